@@ -1,0 +1,38 @@
+/* Memory: every allocation of the library goes through here, is counted, and can be made to fail. */
+#ifndef RKV_MEM_H
+#define RKV_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* n bytes, 64-byte aligned, contents undefined; NULL when there is no memory. n may be 0.
+ * Large blocks ask the kernel for huge pages; pages belong to the NUMA node of their first writer. */
+void *rkv_mem_alloc(size_t n);
+/* The same for count * size bytes, zeroed; NULL also when the product overflows. */
+void *rkv_mem_calloc(size_t count, size_t size);
+/* Like realloc, for blocks of this allocator; on failure the old block stays. */
+void *rkv_mem_realloc(void *p, size_t n);
+/* Copy of a string. */
+char *rkv_mem_strdup(const char *s);
+/* NULL is fine. */
+void rkv_mem_free(void *p);
+
+/* Bytes allocated now, and the most since the last reset of the peak. */
+uint64_t rkv_mem_current(void);
+uint64_t rkv_mem_peak(void);
+void rkv_mem_peak_reset(void);
+
+/* Test hook: the k-th allocation from now on (1 = the next) and all later ones fail; 0: none. */
+void rkv_mem_fail_after(long k);
+
+/* a * b, or SIZE_MAX (which no allocation satisfies) when it overflows. */
+static inline size_t rkv_mem_product(size_t a, size_t b)
+{
+    return b && a > SIZE_MAX / b ? SIZE_MAX : a * b;
+}
+
+/* Bytes this process may still take: least of MemAvailable, the cgroup's headroom and RLIMIT_AS;
+ * UINT64_MAX when unknown. *total (may be NULL): the machine's or the cgroup's size. */
+uint64_t rkv_mem_available(uint64_t *total);
+
+#endif

@@ -1,0 +1,181 @@
+/* Growing text and durable files. */
+#include "config.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+static int reserve(rkv_text *t, size_t more)
+{
+    if (t->bad)
+        return 0;
+    if (t->cap - t->n > more)
+        return 1;
+    const size_t cap = more > SIZE_MAX / 4 || t->n > SIZE_MAX / 4 ? 0 : (t->n + more + 1) * 2;
+    char *p = cap ? rkv_mem_realloc(t->data, cap) : NULL;
+    if (!p) {
+        t->bad = 1;
+        return 0;
+    }
+    t->data = p;
+    t->cap = cap;
+    return 1;
+}
+
+void rkv_text_add(rkv_text *t, const char *bytes, size_t n)
+{
+    if (!reserve(t, n))
+        return;
+    if (n)
+        memcpy(t->data + t->n, bytes, n);
+    t->n += n;
+    t->data[t->n] = 0;
+}
+
+void rkv_text_printf(rkv_text *t, const char *format, ...)
+{
+    char small[512];
+    va_list ap;
+    va_start(ap, format);
+    const int n = vsnprintf(small, sizeof small, format, ap);
+    va_end(ap);
+    if (n < (int)sizeof small) {
+        rkv_text_add(t, small, n < 0 ? 0 : (size_t)n);
+        return;
+    }
+    if (!reserve(t, (size_t)n))
+        return;
+    va_start(ap, format);
+    vsnprintf(t->data + t->n, (size_t)n + 1, format, ap);
+    va_end(ap);
+    t->n += (size_t)n;
+}
+
+/* Bytes of the well-formed UTF-8 character at p, at most n; 0 when there is none (RFC 3629). */
+static size_t utf8_length(const unsigned char *p, size_t n)
+{
+    if (p[0] < 0x80)
+        return 1;
+    const size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || len > n)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    const int overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+    const int surrogate = p[0] == 0xed && p[1] > 0x9f;
+    const int beyond = p[0] == 0xf4 && p[1] > 0x8f;
+    return overlong || surrogate || beyond ? 0 : len;
+}
+
+void rkv_text_json(rkv_text *t, const char *bytes, size_t n)
+{
+    rkv_text_add(t, "\"", 1);
+    for (size_t i = 0; i < n;) {
+        const unsigned char *p = (const unsigned char *)bytes + i;
+        const size_t len = utf8_length(p, n - i);
+        if (len == 0)
+            rkv_text_add(t, "\xef\xbf\xbd", 3);
+        else if (*p == '"' || *p == '\\')
+            rkv_text_printf(t, "\\%c", *p);
+        else if (*p == '\n')
+            rkv_text_add(t, "\\n", 2);
+        else if (*p < ' ' || *p == 0x7f)
+            rkv_text_printf(t, "\\u%04x", *p);
+        else
+            rkv_text_add(t, (const char *)p, len);
+        i += len ? len : 1;
+    }
+    rkv_text_add(t, "\"", 1);
+}
+
+void rkv_text_number(rkv_text *t, double v)
+{
+    if (!isfinite(v)) {
+        rkv_text_add(t, "null", 4);
+        return;
+    }
+    char s[40];
+    for (int digits = 6; digits <= 17; digits += digits < 15 ? 9 : 1) {   /* 6, 15, 16, 17 */
+        snprintf(s, sizeof s, "%.*g", digits, v);
+        if (strtod(s, NULL) == v)
+            break;
+    }
+    for (char *c = s; *c; c++)                  /* whatever the locale of the caller's process */
+        if (*c == ',')
+            *c = '.';
+    rkv_text_add(t, s, strlen(s));
+}
+
+void rkv_text_free(rkv_text *t)
+{
+    rkv_mem_free(t->data);
+    *t = (rkv_text){0};
+}
+
+static int write_all(int fd, const char *bytes, size_t n)
+{
+    while (n) {
+        const ssize_t w = write(fd, bytes, n);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w <= 0)
+            return -1;
+        bytes += w;
+        n -= (size_t)w;
+    }
+    return fsync(fd);
+}
+
+/* Makes the rename itself durable; a file system that cannot sync a folder is not our failure. */
+static void sync_folder(const char *path)
+{
+    char *folder = rkv_mem_strdup(path);
+    if (!folder)
+        return;
+    char *slash = strrchr(folder, '/');
+    if (slash == folder)
+        slash[1] = 0;
+    else if (slash)
+        *slash = 0;
+    const int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    rkv_mem_free(folder);
+}
+
+rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_error *e)
+{
+    const size_t len = strlen(path) + 32;
+    char *tmp = rkv_mem_alloc(len);
+    if (!tmp)
+        return rkv_fail(e, RKV_E_MEM, "%s: out of memory", path);
+    snprintf(tmp, len, "%s.tmp.%ld", path, (long)getpid());
+    rkv_status s = RKV_OK;
+    const int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        s = rkv_fail(e, RKV_E_IO, "%s: cannot create: %s", tmp, strerror(errno));
+    } else {
+        int bad = write_all(fd, bytes, n);
+        if (close(fd))
+            bad = -1;
+        if (bad || rename(tmp, path)) {
+            s = rkv_fail(e, RKV_E_IO, "%s: cannot write: %s", path, strerror(errno));
+            unlink(tmp);
+        } else {
+            sync_folder(path);
+        }
+    }
+    rkv_mem_free(tmp);
+    return s;
+}

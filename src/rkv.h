@@ -1,0 +1,317 @@
+/* ripplekv: long-context language models on CPU servers, in a fraction of the KV memory.
+ *
+ * A model is immutable after loading and may be shared by threads. A session is one timeline (KV
+ * cache, position, logits) and has one user at a time. Token ids are int32_t in [0, n_vocab).
+ * Functions that can fail return a status and describe the failure in *e when e is not NULL.
+ * Shapes are given as [slowest][...][fastest]. Nothing here exits, aborts or prints. */
+#ifndef RKV_H
+#define RKV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined __GNUC__
+#define RKV_API __attribute__((visibility("default")))
+#else
+#define RKV_API
+#endif
+
+/* ---- status, errors, log --------------------------------------------------------------------- */
+
+typedef enum rkv_status {
+    RKV_OK = 0,
+    RKV_E_ARG = -1,         /* an argument or option is out of range */
+    RKV_E_IO = -2,          /* a file cannot be opened, read or written */
+    RKV_E_FORMAT = -3,      /* a file breaks its format */
+    RKV_E_UNSUPPORTED = -4, /* a valid file or request that this version cannot serve */
+    RKV_E_MISMATCH = -5,    /* two things that do not belong together (profile and model) */
+    RKV_E_MEM = -6,         /* does not fit in memory */
+    RKV_E_CANCELLED = -7,   /* the progress callback asked to stop */
+    RKV_E_INTERNAL = -8     /* a library beneath failed in a way that we cannot explain */
+} rkv_status;
+
+typedef struct rkv_error {
+    rkv_status status;
+    char text[480];         /* one line: what, where, the value found, what to do */
+} rkv_error;
+
+/* Name of a status: "ok", "bad argument", ... Never NULL. */
+RKV_API const char *rkv_status_name(rkv_status s);
+
+/* "0.1.0". */
+RKV_API const char *rkv_version(void);
+
+enum { RKV_LOG_ERROR = 0, RKV_LOG_WARN = 1, RKV_LOG_INFO = 2, RKV_LOG_DEBUG = 3 };
+typedef void rkv_log_fn(void *ctx, int level, const char *line);
+
+/* Where warnings go (lines without a newline); NULL, the default, drops them. Process-wide; call it
+ * before other threads use the library. */
+RKV_API void rkv_log_set(rkv_log_fn *fn, void *ctx);
+
+/* Called now and then from the calling thread during long work. phase: "prefill", "decode",
+ * "profile", ...; done of total units. Return 0 to go on, anything else to stop with
+ * RKV_E_CANCELLED. */
+typedef int rkv_progress_fn(void *ctx, const char *phase, int64_t done, int64_t total);
+
+/* ---- model ------------------------------------------------------------------------------------ */
+
+typedef struct rkv_model rkv_model;
+
+typedef struct rkv_model_info {
+    const char *path, *name;            /* file; general.name or the file's base name */
+    const char *arch;                   /* "llama", "qwen2", "qwen3", "gemma3" */
+    const char *quantization;           /* type that holds most of the weights: "q4_k", ... */
+    const char *fingerprint;            /* 16 hex digits over shapes, types and sampled content */
+    const char *chat_template;          /* Jinja text from the file; NULL when it has none */
+    const char *tier;                   /* kernels in use: "ref", "avx2", "avx512" */
+    int n_layer, n_head, n_kv_head, d_head, d_model, d_ff, n_vocab;
+    int n_ctx_train;                    /* context length of the training */
+    int n_layer_sliding;                /* layers with a sliding window: outside every budget */
+    int sliding_window;                 /* tokens such a layer sees, itself included; 0: none */
+    int64_t n_param;
+    uint64_t file_bytes;                /* all shards */
+} rkv_model_info;
+
+/* Loads a GGUF model (first shard of a split one) and its tokenizer. Weights stay in the file's
+ * mapping. The environment variable RKV_CPU names the strongest kernel tier to use.
+ * Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_UNSUPPORTED, RKV_E_MEM; RKV_E_ARG for a bad RKV_CPU. */
+RKV_API rkv_status rkv_model_load(rkv_model **out, const char *path, rkv_error *e);
+RKV_API void rkv_model_free(rkv_model *m);
+RKV_API const rkv_model_info *rkv_model_get_info(const rkv_model *m);
+
+/* Layer l (0-based) sees a sliding window only. */
+RKV_API int rkv_model_layer_is_sliding(const rkv_model *m, int l);
+
+/* ---- text and token ids ------------------------------------------------------------------------ */
+
+enum {
+    RKV_TOK_BOS = 1,        /* put the beginning-of-sequence token first, if the model wants one */
+    RKV_TOK_SPECIAL = 2     /* the text of special tokens stands for them, as in chat prompts */
+};
+
+/* Ids of n_byte bytes of text (UTF-8; stray bytes are encoded as bytes). *ids is allocated and belongs
+ * to the caller, who frees it with rkv_free; *n_id receives the count. Linear time.
+ * Errors: RKV_E_ARG when the text is longer than 1 GiB, RKV_E_MEM. */
+RKV_API rkv_status rkv_tokenize(const rkv_model *m, const char *text, size_t n_byte, unsigned flags,
+                                int32_t **ids, size_t *n_id, rkv_error *e);
+
+/* Text of ids, 0-terminated, freed by the caller with rkv_free; may contain any byte. *n_byte may be
+ * NULL. with_special: special tokens are written out instead of dropped. RKV_E_ARG: id out of range. */
+RKV_API rkv_status rkv_detokenize(const rkv_model *m, const int32_t *ids, size_t n_id,
+                                  int with_special, char **text, size_t *n_byte, rkv_error *e);
+
+RKV_API int32_t rkv_token_bos(const rkv_model *m);      /* -1: the model has none */
+RKV_API int32_t rkv_token_eos(const rkv_model *m);      /* -1: the model has none */
+RKV_API int rkv_token_is_end(const rkv_model *m, int32_t id);   /* ends an answer (EOS, EOT, ...) */
+
+RKV_API void rkv_free(void *p);
+
+/* Renders a chat template (Jinja text; NULL: the model's own, m may otherwise be NULL) with the members
+ * of a JSON object as its variables: {"messages": [{"role", "content"}], "add_generation_prompt": true,
+ * "bos_token", "eos_token", ...}; tokens that are not given come from m. *text freed with rkv_free.
+ * Errors: RKV_E_FORMAT (template or JSON, with the line), RKV_E_UNSUPPORTED, RKV_E_ARG, RKV_E_MEM. */
+RKV_API rkv_status rkv_template_render(const rkv_model *m, const char *template_text,
+                                       const char *json, char **text, size_t *n_byte, rkv_error *e);
+
+/* A template by its family's name ("chatml", "llama3", ...); NULL: unknown. rkv_template_names lists
+ * them, separated by ", ". */
+RKV_API const char *rkv_template_builtin(const char *name);
+RKV_API const char *rkv_template_names(void);
+
+/* ---- profile: how sensitive each layer's cache is ---------------------------------------------- */
+
+typedef struct rkv_profile rkv_profile;
+
+/* Reads a profile (JSON, format "ripplekv-profile"). Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_MEM. */
+RKV_API rkv_status rkv_profile_load(rkv_profile **out, const char *path, rkv_error *e);
+/* Writes it by temporary file, fsync and rename. */
+RKV_API rkv_status rkv_profile_save(const rkv_profile *p, const char *path, rkv_error *e);
+RKV_API void rkv_profile_free(rkv_profile *p);
+
+/* RKV_OK when the profile was made from this model; RKV_E_MISMATCH, naming both, when not. */
+RKV_API rkv_status rkv_profile_check(const rkv_profile *p, const rkv_model *m, rkv_error *e);
+
+RKV_API int rkv_profile_n_layer(const rkv_profile *p);
+/* Mean KL in nats of layer l; NaN for a layer outside the budget (sliding window). */
+RKV_API double rkv_profile_sensitivity(const rkv_profile *p, int l);
+
+typedef struct rkv_profile_options {
+    int n_example_max;      /* use at most so many examples; 0: all */
+    int n_response;         /* answer tokens that count per example: 32; at least 8 */
+    int from_answers;       /* teacher-force the data's answers, not the model's own greedy ones */
+    double noise;           /* sigma: 0.5 */
+    int n_seed;             /* noise seeds per example: 4 */
+    int n_ctx;              /* longest prompt in tokens, longer ones are skipped; 0: the model's */
+    int n_thread;           /* 0: all this process may use */
+    const char *resume_dir; /* keep finished work here and start from it; NULL: nowhere */
+    rkv_progress_fn *progress;
+    void *progress_ctx;
+} rkv_profile_options;
+
+RKV_API rkv_profile_options rkv_profile_options_default(void);
+
+/* One-pass sensitivity sweep over a JSONL file of calibration examples (METHOD: RippleKV, profiling;
+ * one row set per perturbed layer on one walk through the layers). Objects hold "prompt" or
+ * "prompt_ids" and perhaps "response_ids" or "answers". Errors: those of its inputs; RKV_E_ARG when no
+ * example is usable. */
+RKV_API rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
+                                   const rkv_profile_options *o, rkv_error *e);
+
+/* ---- policy: which tokens stay, and how many in which layer ------------------------------------- */
+
+typedef enum rkv_budget_kind {
+    RKV_BUDGET_NONE = 0,    /* keep everything */
+    RKV_BUDGET_SHARE,       /* value in (0, 1]: mean tokens per layer and KV head = share of prompt */
+    RKV_BUDGET_TOKENS,      /* mean tokens per layer and KV head */
+    RKV_BUDGET_BYTES        /* bytes of all compressible layers together */
+} rkv_budget_kind;
+
+typedef struct rkv_policy {
+    const char *selector;   /* "full", "snapkv" */
+    const char *allocator;  /* "uniform", "ripple" */
+    rkv_budget_kind budget_kind;
+    double budget;
+    const rkv_profile *profile;         /* for "ripple"; must outlive the policy's use */
+    int window;             /* observation window, last prompt tokens that score and stay: 32 */
+    int pool_kernel;        /* odd: 7; 1: no pooling */
+    int pool_average;       /* 0: maximum; 1: mean with zero padding */
+    int pool_before_mean;   /* 0: mean over the GQA group, then pooling; 1: the other way round */
+    double ratio;           /* ripple's r >= 1: 1.5 */
+    double gamma;           /* ripple's bound on a layer's weight, >= 1: 2 */
+} rkv_policy;
+
+/* Defaults of METHOD section 7 with selector "full". */
+RKV_API rkv_policy rkv_policy_default(void);
+/* Sets selector and allocator from a name: a shorthand ("full", "snapkv", "ripple") or
+ * "selector:allocator" (also with "x" or "×" between). RKV_E_ARG: unknown; the text lists what there is. */
+RKV_API rkv_status rkv_policy_set_name(rkv_policy *p, const char *name, rkv_error *e);
+/* Sets the budget from "20%", "4096" (tokens per layer and head), "512M" / "1.5G" (bytes) or "full". */
+RKV_API rkv_status rkv_policy_set_budget(rkv_policy *p, const char *text, rkv_error *e);
+
+/* The allocator's arithmetic alone: tokens per KV head of each of n_layer layers for a prompt of
+ * n_token tokens. skip[l] != 0 (skip may be NULL) leaves layer l out (it gets n_token). Every
+ * compressible layer receives between window + 4 and n_token; the total is exactly n_compressible * cap.
+ * bytes_per_token: K and V bytes of one token in one layer, only used for RKV_BUDGET_BYTES.
+ * *cap (may be NULL) receives the mean. RKV_E_ARG: infeasible, says why; RKV_E_MISMATCH. */
+RKV_API rkv_status rkv_budget_layers(int *budget, int *cap, const rkv_policy *p, int n_layer,
+                                     const uint8_t *skip, int n_token, double bytes_per_token,
+                                     rkv_error *e);
+
+/* ---- session ------------------------------------------------------------------------------------ */
+
+typedef struct rkv_session rkv_session;
+
+typedef struct rkv_session_options {
+    int n_ctx;              /* positions it may ever hold, prompt and answer; 0: the model's */
+    int n_thread;           /* 0: all this process may use (affinity and cgroup respected) */
+    int n_chunk;            /* prompt rows per pass inside a layer: 256; results do not depend on it */
+    const char *k_type, *v_type;        /* "f16" (default) or "f32" */
+    rkv_policy policy;      /* applied to the first prompt as each layer is done */
+    int observe;            /* keep what rkv_session_compress needs (the window's queries) */
+    rkv_progress_fn *progress;
+    void *progress_ctx;
+} rkv_session_options;
+
+RKV_API rkv_session_options rkv_session_options_default(void);
+
+/* Errors: RKV_E_ARG (option out of range), RKV_E_MISMATCH (profile of another model), RKV_E_MEM. */
+RKV_API rkv_status rkv_session_create(rkv_session **out, const rkv_model *m,
+                                      const rkv_session_options *o, rkv_error *e);
+RKV_API void rkv_session_free(rkv_session *s);
+
+/* Takes n ids after what the session holds, layer by layer. The first call is the prompt, to which the
+ * policy applies; later ones add their tokens uncompressed. Afterwards rkv_session_logits are those of
+ * the last id. On failure the session holds what it held before. n >= 1.
+ * Errors: RKV_E_ARG (id out of range, n_ctx exceeded, infeasible budget), RKV_E_MEM, RKV_E_CANCELLED. */
+RKV_API rkv_status rkv_session_prefill(rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
+
+/* Receives the logits [n_row][n_vocab] of rows i0 .. i0 + n_row - 1 of a scored text; valid during the
+ * call only. Return 0 to go on. */
+typedef int rkv_logits_fn(void *ctx, int64_t i0, int n_row, const float *logits);
+
+/* rkv_session_prefill that also hands out the logits of every row from first on, in order. */
+RKV_API rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,
+                                     rkv_logits_fn *fn, void *ctx, rkv_error *e);
+
+/* Takes one id. */
+RKV_API rkv_status rkv_session_decode(rkv_session *s, int32_t id, rkv_error *e);
+
+/* [n_vocab] logits about the next token; valid until the next call on s. NULL before the first. */
+RKV_API const float *rkv_session_logits(const rkv_session *s);
+
+/* Positions so far (prompt and answer, whatever was evicted). */
+RKV_API int64_t rkv_session_n_past(const rkv_session *s);
+
+/* A second timeline with the same past; copies the cache. */
+RKV_API rkv_status rkv_session_fork(rkv_session **out, const rkv_session *s, rkv_error *e);
+
+/* Compresses the prompt of a session made with observe set, prefilled once, and not yet compressed:
+ * the same kept sets as if its options had held this policy. */
+RKV_API rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *e);
+
+typedef struct rkv_kv_info {
+    uint64_t bytes;         /* K and V bytes of the tokens held now */
+    uint64_t bytes_full;    /* what they would be without a policy */
+    int64_t n_prompt;       /* tokens of the first prompt */
+    int64_t n_kept;         /* prompt tokens kept, summed over compressible layers (per KV head) */
+    int cap;                /* mean budget per layer and KV head; n_prompt without a policy */
+} rkv_kv_info;
+RKV_API rkv_kv_info rkv_session_kv_info(const rkv_session *s);
+
+/* Tokens layer l was allowed to keep of the prompt, per KV head. */
+RKV_API int rkv_session_layer_budget(const rkv_session *s, int l);
+
+/* Positions that (layer, KV head) holds, ascending: *pos is borrowed until the next call on s. */
+RKV_API int rkv_session_kept(const rkv_session *s, int l, int kv_head, const int32_t **pos);
+
+/* ---- logits: sampling and comparison ------------------------------------------------------------ */
+
+typedef struct rkv_sampler_options {
+    float temperature;      /* 0: greedy */
+    int top_k;              /* 0: off */
+    float top_p, min_p;     /* 1 and 0: off */
+    float repeat_penalty;   /* 1: off; divides or multiplies the logits of the last repeat_last ids */
+    int repeat_last;        /* 64 */
+    uint64_t seed;
+} rkv_sampler_options;
+
+typedef struct rkv_sampler rkv_sampler;
+
+/* Greedy. */
+RKV_API rkv_sampler_options rkv_sampler_options_default(void);
+RKV_API rkv_status rkv_sampler_create(rkv_sampler **out, int n_vocab, const rkv_sampler_options *o,
+                                      rkv_error *e);
+RKV_API void rkv_sampler_free(rkv_sampler *s);
+/* The next id from logits [n_vocab]; equal logits: the lower id wins. Remembers it for the penalty. */
+RKV_API int32_t rkv_sampler_next(rkv_sampler *s, const float *logits);
+
+/* log sum exp of n logits, in double. */
+RKV_API double rkv_logits_lse(const float *logits, int n);
+/* KL(p || q) in nats of the distributions of two rows of n logits, in double; never below 0. */
+RKV_API double rkv_logits_kl(const float *p, const float *q, int n);
+
+/* ---- machine -------------------------------------------------------------------------------------- */
+
+typedef struct rkv_machine_info {
+    const char *cpu;        /* model name */
+    const char *tier, *tier_max;        /* kernels in use; strongest this CPU can run */
+    const char *blas;       /* OpenBLAS version and core, or "none" */
+    int n_cpu;              /* CPUs this process may use (affinity, cgroup quota) */
+    int n_numa_node;
+    uint64_t memory_bytes, available_bytes;     /* of the machine or the cgroup, whichever is less */
+} rkv_machine_info;
+RKV_API rkv_status rkv_machine_get_info(rkv_machine_info *out, rkv_error *e);
+
+/* Name of the kernel that serves op for an element type ("rkv_gemm_f32_avx2"); NULL: none.
+ * i counts (op, type) pairs from 0; *op and *type receive their names; NULL and *op = NULL past the end. */
+RKV_API const char *rkv_machine_kernel(int i, const char **op, const char **type);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

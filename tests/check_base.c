@@ -1,0 +1,176 @@
+/* Memory, JSON, text, the pinned generator. */
+#include "config.h"
+#include "check.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/noise.h"
+#include "base/thread.h"
+#include "f16.h"
+
+/* METHOD section 7, row "generator". */
+static void check_noise(void)
+{
+    CHECK(rkv_noise_key(0, 0, 0) == UINT64_C(6238072747940578789), "key(0,0,0)");
+    CHECK(rkv_noise_key(3, 2, 17) == UINT64_C(4780042144263421312), "key(3,2,17)");
+    const double want[] = {-0.527811906779536, 1.2314283841015077, -1.4742856270537026};
+    double got[3];
+    rkv_noise_normal(got, rkv_noise_key(0, 0, 0), 0, 3);
+    for (int i = 0; i < 3; i++)
+        CHECK(fabs(got[i] - want[i]) < 1e-14, "element %d is %.17g", i, got[i]);
+    rkv_noise_normal(got, rkv_noise_key(3, 2, 17), 0, 1);
+    CHECK(fabs(got[0] - -0.9472830275295018) < 1e-14, "%.17g", got[0]);
+    double apart;                               /* a stream may be entered anywhere */
+    rkv_noise_normal(&apart, rkv_noise_key(0, 0, 0), 2, 1);
+    CHECK(fabs(apart - want[2]) < 1e-14, "%.17g", apart);
+    double sum = 0.0, square = 0.0, some[1000];
+    for (int i = 0; i < 100; i++) {
+        rkv_noise_normal(some, rkv_noise_key(7, 1, 3), (uint64_t)i * 1000, 1000);
+        for (int j = 0; j < 1000; j++)
+            sum += some[j], square += some[j] * some[j];
+    }
+    CHECK(fabs(sum / 1e5) < 0.02 && fabs(square / 1e5 - 1.0) < 0.03, "mean %g, variance %g", sum / 1e5,
+          square / 1e5);
+}
+
+static void check_f16(void)
+{
+    int bad = 0;
+    for (uint32_t h = 0; h < 0x10000; h++) {    /* every half goes to float and back unchanged */
+        const float f = rkv_f16_to_f32((uint16_t)h);
+        const uint16_t back = rkv_f32_to_f16(f);
+        if (f != f)
+            bad += (back & 0x7c00) != 0x7c00 || !(back & 0x3ff);
+        else
+            bad += back != h;
+    }
+    CHECK(bad == 0, "%d halves changed", bad);
+    CHECK(rkv_f32_to_f16(65519.0f) == 0x7bff && rkv_f32_to_f16(65520.0f) == 0x7c00, "overflow");
+    CHECK(rkv_f32_to_f16(1.0f + 0x1p-11f) == 0x3c00, "tie goes to even");
+    CHECK(rkv_f32_to_f16(1.0f + 0x3p-11f) == 0x3c02, "tie goes to even");
+    CHECK(rkv_f32_to_f16(-0x1p-25f) == 0x8000 && rkv_f32_to_f16(0x1.8p-25f) == 1, "smallest");
+    CHECK(rkv_f32_to_bf16(1.0f + 0x1p-8f) == 0x3f80 && rkv_bf16_to_f32(0x4049) == 3.140625f, "bf16");
+}
+
+static void check_mem(void)
+{
+    const uint64_t before = rkv_mem_current();
+    char *p = rkv_mem_alloc(100), *big = rkv_mem_alloc((size_t)8 << 20);
+    CHECK(p && big && !((uintptr_t)p % 64) && !((uintptr_t)big % 64), "alignment");
+    CHECK(rkv_mem_current() == before + 100 + (8 << 20), "accounting");
+    p = rkv_mem_realloc(p, 200);
+    rkv_mem_free(p);
+    rkv_mem_free(big);
+    CHECK(rkv_mem_current() == before && rkv_mem_peak() >= before + (8 << 20), "after free");
+    CHECK(!rkv_mem_alloc(SIZE_MAX) && !rkv_mem_calloc(SIZE_MAX / 2, 3), "overflow is refused");
+    rkv_mem_fail_after(2);
+    void *first = rkv_mem_alloc(1), *second = rkv_mem_alloc(1), *third = rkv_mem_alloc(1);
+    rkv_mem_fail_after(0);
+    CHECK(first && !second && !third, "the second and all later ones fail");
+    rkv_mem_free(first);
+    uint64_t total = 0;
+    const uint64_t left = rkv_mem_available(&total);
+    CHECK(left > 0 && left <= total, "%llu of %llu", (unsigned long long)left, (unsigned long long)total);
+    CHECK(rkv_thread_available() >= 1 && rkv_thread_count(3) >= 1, "threads");
+}
+
+static void check_refused(const char *text, const char *expected)
+{
+    cJSON *t = NULL;
+    rkv_error e = {0};
+    const rkv_status s = rkv_json_parse(&t, text, strlen(text), "x.json", &e);
+    CHECK(s == RKV_E_FORMAT && strstr(e.text, expected), "%s gives '%s'", text, e.text);
+    if (!s)
+        cJSON_Delete(t);
+}
+
+static void check_json(void)
+{
+    check_refused("", "not JSON");
+    check_refused("{\"a\":1,\"a\":2}", "occurs twice");
+    check_refused("{} x", "trailing text");
+    check_refused("{'a':1}", "not JSON");
+    check_refused("[1e999]", "out of range");
+    check_refused("{\"a\":NaN}", "not JSON");
+    char deep[400];
+    memset(deep, '[', 200);
+    memset(deep + 200, ']', 199);
+    deep[399] = 0;
+    check_refused(deep, "not JSON");
+    deep[399] = ']';
+    cJSON *t = NULL;
+    rkv_error e = {0};
+    CHECK(rkv_json_parse(&t, deep, 400, "x", &e) == RKV_E_FORMAT && strstr(e.text, "nested"), "%s", e.text);
+
+    const char *ok = " {\"n\": 3, \"s\": \"x\", \"ids\": [0, 5, 9], \"f\": 1.5} \n";
+    CHECK(!rkv_json_parse(&t, ok, strlen(ok), "x", &e), "%s", e.text);
+    int n = 0;
+    double f = 0.0;
+    const char *s = NULL;
+    CHECK(!rkv_json_int(&n, t, "n", 0, 9, "x", &e) && n == 3, "%s", e.text);
+    CHECK(rkv_json_int(&n, t, "n", 4, 9, "x", &e) == RKV_E_FORMAT, "range");
+    CHECK(rkv_json_int(&n, t, "f", 0, 9, "x", &e) == RKV_E_FORMAT, "whole number");
+    CHECK(rkv_json_int(&n, t, "none", 0, 9, "x", &e) == RKV_E_FORMAT && strstr(e.text, "missing"), "missing");
+    CHECK(!rkv_json_number(&f, t, "f", 0, 9, "x", &e) && f == 1.5, "%s", e.text);
+    CHECK(!rkv_json_string(&s, t, "s", "x", &e) && !strcmp(s, "x"), "%s", e.text);
+    const cJSON *a = NULL;
+    int32_t *ids = NULL;
+    size_t n_id = 0;
+    CHECK(!rkv_json_array(&a, t, "ids", "x", &e) && !rkv_json_ids(&ids, &n_id, a, 10, "x", &e), "%s", e.text);
+    CHECK(n_id == 3 && ids[2] == 9, "ids");
+    rkv_mem_free(ids);
+    CHECK(rkv_json_ids(&ids, &n_id, a, 9, "x", &e) == RKV_E_FORMAT, "9 is out of range");
+    cJSON_Delete(t);
+}
+
+static void check_text(void)
+{
+    rkv_text t = {0};
+    rkv_text_json(&t, "a\"\\\n\x01\xff\xc3\xa9\xed\xa0\x80", 11);
+    CHECK(!strcmp(t.data, "\"a\\\"\\\\\\n\\u0001\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""),
+          "%s", t.data);
+    rkv_text_free(&t);
+    const double some[] = {0.1, 1.0 / 3.0, 1e-300, 12345678901234567.0, -0.0, 5e-324};
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        rkv_text_number(&t, some[i]);
+        CHECK(strtod(t.data, NULL) == some[i], "%s", t.data);
+        rkv_text_free(&t);
+    }
+    rkv_text_number(&t, NAN);
+    CHECK(!strcmp(t.data, "null"), "%s", t.data);
+    rkv_text_free(&t);
+    for (int i = 0; i < 1000; i++)
+        rkv_text_printf(&t, "%d,", i);
+    CHECK(t.n == 3890 && !t.bad && !strncmp(t.data + t.n - 4, "999,", 4), "%zu", t.n);
+    rkv_text_free(&t);
+
+    rkv_error e = {0};
+    char path[] = "/tmp/rkv-check-XXXXXX", *back = NULL;
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0, "mkstemp");
+    close(fd);
+    size_t n = 0;
+    CHECK(!rkv_file_replace(path, "hello", 5, &e), "%s", e.text);
+    CHECK(!rkv_json_read_file(&back, &n, path, 100, &e) && n == 5 && !strcmp(back, "hello"), "%s", e.text);
+    rkv_mem_free(back);
+    CHECK(rkv_json_read_file(&back, &n, path, 4, &e) == RKV_E_FORMAT, "too large");
+    CHECK(rkv_json_read_file(&back, &n, "/dev/zero", 4, &e) == RKV_E_IO, "not a regular file");
+    CHECK(rkv_file_replace("/nonexistent/x", "", 0, &e) == RKV_E_IO, "no folder");
+    unlink(path);
+    rkv_fail(&e, RKV_E_FORMAT, "two\nlines\x1b");
+    CHECK(!strcmp(e.text, "two?lines?"), "%s", e.text);
+}
+
+int main(void)
+{
+    check_noise();
+    check_f16();
+    check_mem();
+    check_json();
+    check_text();
+    return check_end("base");
+}
