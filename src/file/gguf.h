@@ -21,7 +21,8 @@ typedef struct rkv_tensor {         /* a view: owns nothing */
     rkv_dtype type;
     int n_dim;
     int64_t dim[RKV_MAX_DIM];       /* dim[0] is contiguous; unused ones are 1; all >= 1 */
-    const void *data;               /* aligned to the file's alignment, at least 8 when that is */
+    const void *data;               /* aligned to 8 bytes at least, and to the file's alignment; what a
+                                     * file with a smaller one keeps at odd places has been copied */
     size_t bytes;
 } rkv_tensor;
 
