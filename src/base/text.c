@@ -60,6 +60,15 @@ void rkv_text_printf(rkv_text *t, const char *format, ...)
     t->n += (size_t)n;
 }
 
+void rkv_text_utf8(rkv_text *t, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        const size_t len = rkv_utf8_length((const unsigned char *)bytes + i, n - i);
+        rkv_text_add(t, len ? bytes + i : "\xef\xbf\xbd", len ? len : 3);
+        i += len ? len : 1;
+    }
+}
+
 void rkv_text_json(rkv_text *t, const char *bytes, size_t n)
 {
     rkv_text_add(t, "\"", 1);
