@@ -219,6 +219,7 @@ static void put_window(const maker *m, gguf_writer *w)
         rkv_text_add(&bools, l % 2 ? "\0" : "\1", 1);
     gguf_key_array(w, key(m, "attention.sliding_window_pattern"), RKV_GGUF_BOOL, (uint64_t)o->n_layer,
                    bools.data, bools.n);
+    w->keys.bad |= bools.bad;
     rkv_text_free(&bools);
 }
 
