@@ -69,8 +69,11 @@ void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const
     const int d = kv->d_head;
     tile t = cut(scratch, d);
     int r0 = 0, r1 = 0;         /* rows that see the tile: hi[r] > t0, lo[r] < t0 + n */
-    for (int t0 = lo[0] / TILE * TILE; t0 < hi[n_q - 1]; t0 += TILE) {
-        const int n = kv->n_slot - t0 < TILE ? kv->n_slot - t0 : TILE;
+    int end;                    /* of the tile; the first one may begin before slot 0 */
+    for (int t0 = lo[0]; t0 < hi[n_q - 1]; t0 = end) {
+        end = (t0 + kv->phase) / TILE * TILE + TILE - kv->phase;
+        t0 = end - TILE > 0 ? end - TILE : 0;
+        const int n = (kv->n_slot < end ? kv->n_slot : end) - t0;
         while (r0 < n_q && hi[r0] <= t0)
             r0++;
         while (r1 < n_q && lo[r1] < t0 + n)

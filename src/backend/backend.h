@@ -61,6 +61,7 @@ typedef struct rkv_kv_view {    /* slots of one (layer, KV head); borrowed from 
     const int32_t *pos;         /* [n_slot] original position, ascending */
     rkv_dtype k_type, v_type;
     int n_slot, d_head;
+    int phase;                  /* slot 0 lies so far into a tile: its position modulo RKV_ATTN_TILE */
 } rkv_kv_view;
 
 /* Floats of scratch that rkv_attend_add needs for n_q rows. */
@@ -72,8 +73,8 @@ void rkv_attend_begin(float *out, float *m, float *l, int n_q, int d_head);
 
 /* Adds slots [lo[i], hi[i]) of kv to row i: q [n_q][d_head], already scaled, must not overlap out; lo and
  * hi ascend with i and may be empty ranges. v_plain != NULL: f32 values [n_slot][d_head] that stand for
- * kv->v (a perturbed cache). A row's bits depend on its own slots only: tiles lie at multiples of
- * RKV_ATTN_TILE, so a run may be cut in two at such a multiple without a change.
+ * kv->v (a perturbed cache). A row's bits depend on its own slots only: tiles begin where slot + phase is
+ * a multiple of RKV_ATTN_TILE, whatever was dropped in front, so a run may be cut there without a change.
  * Source: online softmax, Milakov & Gimelshein 2018; tiling, Dao et al. 2022 (FlashAttention). */
 void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const float *q, int n_q,
                     const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv, const float *v_plain,

@@ -48,7 +48,8 @@ void rkv_kv_free(rkv_kv *kv)
 rkv_kv_view rkv_kv_view_of(const rkv_kv *kv, int l, int h)
 {
     const rkv_kv_head *p = rkv_kv_at(kv, l, h);
-    return (rkv_kv_view){p->k, p->v, p->pos, kv->k_type, kv->v_type, p->n_slot, kv->d_head};
+    const int phase = p->n_slot ? p->pos[0] % RKV_ATTN_TILE : 0;
+    return (rkv_kv_view){p->k, p->v, p->pos, kv->k_type, kv->v_type, p->n_slot, kv->d_head, phase};
 }
 
 /* An empty head with room for cap slots; k == NULL when there is no memory. */

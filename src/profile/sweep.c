@@ -174,12 +174,13 @@ static void attend_group(const walk *w, int l, int g, int h, float *scratch)
     const int seed = w->chunk_group + g - (w->n_group - w->n_new);
     const item t = cut(w, scratch);
     const rkv_kv_view kv = rkv_kv_view_of(w->s->kv, l, h);
-    const int n_whole = kv.n_slot / TILE * TILE;
+    const int tiles = (kv.phase + kv.n_slot) / TILE * TILE, n_whole = tiles ? tiles - kv.phase : 0;
     gather(w, &t, &kv, l, row0, h);
     rkv_attend_begin(t.out, t.m, t.l, rows, c->d_head);
     attend_prompt(w, &t, &kv, l, h, n_whole, seed);
     const int n_own = own_slots(w, &t, &kv, n_whole, seed >= 0 ? t.v_plain : NULL, row0, h);
-    const rkv_kv_view own = {t.k_own, t.v_own, NULL, RKV_DT_f32, RKV_DT_f32, n_own, c->d_head};
+    const rkv_kv_view own = {t.k_own, t.v_own, NULL, RKV_DT_f32, RKV_DT_f32, n_own, c->d_head,
+                             n_whole ? 0 : kv.phase};
     for (int r = 0; r < rows; r++) {
         t.lo[r] = t.lo[r] > n_whole ? t.lo[r] - n_whole : 0;
         t.hi[r] = n_own - w->n_fed + r / n_group + 1;
