@@ -48,7 +48,7 @@ static const rkv_dtype fallback[RKV_DT_COUNT] = {
 
 /* Lengths of a tensor's sides, and how its values are drawn. */
 typedef enum side { ONE, MODEL, HEAD, QUERY, KEY, FF, VOCAB } side;
-typedef enum rule { NORM, QK_NORM, BIAS, PLAIN, QK, EMBED, OUTPUT } rule;
+typedef enum rule { NORM, LAST_NORM, QK_NORM, BIAS, PLAIN, QK, EMBED, OUTPUT } rule;
 
 typedef struct row {
     const char *name;
@@ -79,7 +79,7 @@ static const row layer_rows[] = {
 enum { N_LAYER_ROW = sizeof layer_rows / sizeof *layer_rows };
 static const row output_row = {"output.weight", ALL, MODEL, VOCAB, OUTPUT};
 static const row embed_row = {"token_embd.weight", ALL, MODEL, VOCAB, EMBED};
-static const row last_norm_row = {"output_norm.weight", ALL, MODEL, ONE, NORM};
+static const row last_norm_row = {"output_norm.weight", ALL, MODEL, ONE, LAST_NORM};
 
 typedef struct tensor {
     char name[RKV_GGUF_MAX_TENSOR_NAME + 1];
@@ -123,6 +123,8 @@ static void distribution(const maker *m, const tensor *t, float *center, float *
     *center = 0.0f;
     switch (t->row->rule) {
     case NORM: *center = 1.0f, *std = 0.1f; break;
+    /* Tied and with norms of one sign, the likeliest token would always be the one before. */
+    case LAST_NORM: *center = m->tied ? 0.0f : 1.0f, *std = m->tied ? 1.0f : 0.1f; break;
     case QK_NORM: *center = qk_gain, *std = 0.1f; break;
     case BIAS: *std = 0.2f; break;
     case QK: *std = has_qk_norm ? fan_in : qk_gain * fan_in; break;
