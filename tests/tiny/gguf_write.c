@@ -58,8 +58,8 @@ void gguf_key_raw(gguf_writer *w, const char *name, size_t n_name, uint32_t type
     rkv_text_add(&w->keys, value, bytes);
 }
 
-void gguf_key_array(gguf_writer *w, const char *name, uint32_t type, uint64_t count, const void *value,
-                    size_t bytes)
+void gguf_key_array(gguf_writer *w, const char *name, uint32_t type, uint64_t count,
+                    const void *value, size_t bytes)
 {
     begin_key(w, name, strlen(name), RKV_GGUF_ARRAY);
     gguf_add_u32(&w->keys, type);
@@ -107,8 +107,8 @@ void gguf_key_split(gguf_writer *w, uint16_t no, uint16_t count, int32_t n_tenso
     gguf_add_u32(&w->keys, (uint32_t)n_tensor);
 }
 
-void gguf_tensor_raw(gguf_writer *w, const char *name, size_t n_name, uint32_t type_id, uint32_t n_dim,
-                     const uint64_t *dims, uint64_t offset)
+void gguf_tensor_raw(gguf_writer *w, const char *name, size_t n_name, uint32_t type_id,
+                     uint32_t n_dim, const uint64_t *dims, uint64_t offset)
 {
     gguf_add_string(&w->tensors, name, n_name);
     gguf_add_u32(&w->tensors, n_dim);
