@@ -55,8 +55,8 @@ rkv_status rkv_gguf_string(const rkv_gguf *g, const char *key, const char **s, s
  * fail; i < count. */
 rkv_status rkv_gguf_strings(const rkv_gguf *g, const char *key, size_t *count, rkv_error *e);
 const char *rkv_gguf_strings_at(const rkv_gguf *g, const char *key, size_t i, size_t *n);
-/* Copies an array of floats (f32 or f64) or of integers (any width, in the range of int64) that must
- * have exactly n elements. */
+/* Copies an array of floats (f32 or f64) or of integers (any width, in the range of int64; a bool is 0
+ * or 1) that must have exactly n elements. */
 rkv_status rkv_gguf_floats(const rkv_gguf *g, const char *key, float *out, size_t n, rkv_error *e);
 rkv_status rkv_gguf_ints(const rkv_gguf *g, const char *key, int64_t *out, size_t n, rkv_error *e);
 /* Element count of any array; 0 when the key is absent or no array. */

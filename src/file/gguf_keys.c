@@ -206,7 +206,7 @@ rkv_status rkv_gguf_ints(const rkv_gguf *g, const char *key, int64_t *out, size_
 {
     const rkv_gguf_key *k;
     RKV_TRY(get_array(&k, g, key, n, "array of integers", e));
-    if (!is_integer(k->type))
+    if (!is_integer(k->type) && k->type != RKV_GGUF_BOOL)
         return wrong_type(g->path, k, "array of integers", e);
     for (size_t i = 0; i < n; i++) {
         uint64_t v;

@@ -318,11 +318,13 @@ static rkv_status place_tensors(reader *r, rkv_gguf_entry *t, int n, uint64_t al
                             "which ends at %" PRIu64, r->where, t[i].offset, t[i - 1].name, end);
         const int known = t[i].view.type != RKV_DT_COUNT;
         const uint64_t bytes = known ? t[i].view.bytes : 1;     /* whatever it is, it is not empty */
-        if (start > r->c.size || t[i].offset > r->c.size - start ||
-            bytes > r->c.size - start - t[i].offset)
-            return rkv_fail(r->e, RKV_E_FORMAT, "%s: %" PRIu64 " bytes of data at offset %" PRIu64
-                            " after byte %" PRIu64 ", the file has %zu bytes; it is cut short or "
-                            "damaged", r->where, bytes, t[i].offset, start, r->c.size);
+        if (t[i].offset > r->c.size)
+            return rkv_fail(r->e, RKV_E_FORMAT, "%s: data offset %" PRIu64 ", the file has %zu bytes; it "
+                            "is cut short or damaged", r->where, t[i].offset, r->c.size);
+        const uint64_t last = start + t[i].offset + bytes;      /* each below 2^63, two below 2^48 */
+        if (last > r->c.size)
+            return rkv_fail(r->e, RKV_E_FORMAT, "%s: data ends at %" PRIu64 ", the file has %zu bytes; it "
+                            "is cut short or damaged", r->where, last, r->c.size);
         if (known)
             t[i].view.data = r->c.data + start + t[i].offset;
         end = t[i].offset + bytes;
