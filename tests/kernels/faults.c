@@ -266,6 +266,46 @@ static RKV_PROTO_kv_mix(mix_by_neighbours)
         }
 }
 
+static RKV_PROTO_matvec(matvec_skips_block)
+{
+    rkv_matvec_q4_k_ref(y, w, w_stride, x, n_out, n_in > 256 ? n_in - 256 : n_in);
+}
+
+static RKV_PROTO_matvec(matvec_ignores_stride)
+{
+    (void)w_stride;
+    rkv_matvec_q8_0_ref(y, w, n_in / 32 * 34, x, n_out, n_in);
+}
+
+static RKV_PROTO_matvec(matvec_reads_next_block)
+{
+    rkv_matvec_q6_k_ref(y, w, w_stride, x, n_out, n_in);
+    if (n_out && n_in)
+        touch((const float *)w + (w_stride * (n_out - 1) + n_in / 256 * 210) / 4);
+}
+
+/* Pairs of rows are summed in another order than a single one. */
+static RKV_PROTO_matvec(matvec_by_neighbours)
+{
+    for (int r = 0; r < n_out; r++) {
+        const float *row = (const float *)w + r * w_stride / 4;
+        float sum[2] = {0.0f, 0.0f};
+        for (int i = 0; i < n_in; i++)
+            sum[i % 2 && n_out > 1] += row[i] * x[i];
+        y[r] = sum[0] + sum[1];
+    }
+}
+
+static RKV_PROTO_unpack(unpack_swaps_nibbles)
+{
+    rkv_unpack_q5_k_ref(out, src, n);
+    for (int64_t i = 0; i < n; i += 64) {
+        const float t = out[i + 31];
+        out[i + 31] = out[i + 63];
+        out[i + 63] = t;
+    }
+}
+
 static RKV_PROTO_unpack(unpack_flushes_halfs)
 {
     const uint16_t *h = src;
@@ -347,6 +387,11 @@ static const struct {
     ROW(kv_score, f16, ref, score_reads_next_key, "SIGSEGV"),
     ROW(kv_mix, f16, ref, mix_changes_weights, "input operand 1"),
     ROW(kv_mix, f32, ref, mix_by_neighbours, "divided into two calls"),
+    ROW(matvec, q4_k, ref, matvec_skips_block, "reference"),
+    ROW(matvec, q8_0, ref, matvec_ignores_stride, "reference"),
+    ROW(matvec, q6_k, ref, matvec_reads_next_block, "SIGSEGV"),
+    ROW(matvec, f32, ref, matvec_by_neighbours, "divided into two calls"),
+    ROW(unpack, q5_k, ref, unpack_swaps_nibbles, "other bits"),
     ROW(unpack, f16, ref, unpack_flushes_halfs, "other bits"),
     ROW(pack, f16, ref, pack_truncates, "known results"),
     ROW(pack, f16, ref, pack_ties_up, "known results"),

@@ -105,10 +105,10 @@ void input_blocks(rkv_dtype dt, void *out, size_t n, input_kind kind, int wild, 
     uint16_t *half = out;
     if (dt == RKV_DT_f32)
         input_floats(out, n, kind, r);
+    else if (wild && kind == INPUT_MIXED)
+        random_bytes(out, n * (size_t)rkv_dtype_get(dt)->block_bytes, r);
     else if (dt != RKV_DT_f16 && dt != RKV_DT_bf16)
         quantized(dt, out, n, kind, r);
-    else if (wild && kind == INPUT_MIXED)
-        random_bytes(out, n * sizeof *half, r);
     else if (dt == RKV_DT_f16)
         input_halfs(out, n, kind, r);
     else
