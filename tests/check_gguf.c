@@ -337,8 +337,8 @@ static void check_many(void)
     CHECK(!rkv_gguf_open_memory(&g, data, n_head + w.data_bytes, "x.gguf", &e), "%s", e.text);
     int64_t v = -1;
     if (g) {
-        CHECK(!rkv_gguf_int(g, "a.rather.long.prefix.of.a.key.7919", 0, N_KEY, &v, &e) && v == 1, "%s",
-              e.text);
+        CHECK(!rkv_gguf_int(g, "a.rather.long.prefix.of.a.key.7919", 0, N_KEY, &v, &e) && v == 1,
+              "%s", e.text);
         const rkv_tensor *last = rkv_gguf_tensor(g, "blk.199999.weight");
         CHECK(last && last == rkv_gguf_tensor_at(g, N_TENSOR - 1), "the last tensor");
     }

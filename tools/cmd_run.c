@@ -28,7 +28,8 @@ static int find_template(char **text, const char *name)
         return 0;
     const char *builtin = rkv_template_builtin(name);
     if (!builtin && !strchr(name, '/') && !strchr(name, '.'))
-        return usage("--chat-template '%.40s': expected a file or one of %s", name, rkv_template_names());
+        return usage("--chat-template '%.40s': expected a file or one of %s", name,
+                     rkv_template_names());
     if (!builtin)
         return read_all(text, &n, name);
     *text = strdup(builtin);
@@ -60,7 +61,8 @@ static int apply_template(char **text, const opts *o, const rkv_model *m)
     char *json = cJSON_PrintUnformatted(root);
     cJSON_Delete(root);
     rkv_error e = {RKV_E_MEM, "chat template: out of memory"};
-    const rkv_status s = json ? rkv_template_render(m, template_text, json, &chat, NULL, &e) : RKV_E_MEM;
+    const rkv_status s =
+        json ? rkv_template_render(m, template_text, json, &chat, NULL, &e) : RKV_E_MEM;
     free(json);
     free(template_text);
     if (s)
@@ -116,8 +118,8 @@ static int tokenize_prompt(answer *a, const opts *o)
 
 /* ---- the answer ---- */
 
-/* Prints what the newest token adds to the text. The text is decoded from a few tokens back, because a
- * token may be part of a character, or lose its leading space at the start. */
+/* Prints what the newest token adds to the text. The text is decoded from a few tokens back,
+ * because a token may be part of a character, or lose its leading space at the start. */
 static void stream(const answer *a, size_t from)
 {
     enum { BACK = 8 };
@@ -207,24 +209,28 @@ static int print_json(const answer *a, const rkv_policy *p)
 static void print_summary(const answer *a)
 {
     const rkv_kv_info kv = rkv_session_kv_info(a->s);
-    fprintf(stderr, "\nprompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s; KV %.2f MiB (full %.2f); "
-            "peak memory %.0f MiB\n", a->n_prompt, rate((double)a->n_prompt, a->prefill_s), a->n_id,
-            rate(n_step(a), a->decode_s), (double)kv.bytes / 0x1p20, (double)kv.bytes_full / 0x1p20,
-            (double)peak_rss_bytes() / 0x1p20);
+    fprintf(
+        stderr,
+        "\nprompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s; KV %.2f MiB (full %.2f); "
+        "peak memory %.0f MiB\n",
+        a->n_prompt, rate((double)a->n_prompt, a->prefill_s), a->n_id, rate(n_step(a), a->decode_s),
+        (double)kv.bytes / 0x1p20, (double)kv.bytes_full / 0x1p20,
+        (double)peak_rss_bytes() / 0x1p20);
 }
 
 static int prepare(answer *a, const opts *o, const rkv_policy *p)
 {
     rkv_error e;
     rkv_session_options so = session_options(o, p);
-    if (!so.n_ctx) {                            /* what this run needs, within what the model knows */
+    if (!so.n_ctx) { /* what this run needs, within what the model knows */
         const int most = rkv_model_get_info(a->m)->n_ctx_train;
         const double want = (double)a->n_prompt + o->n_predict;
         so.n_ctx = want < most ? (int)want : most;
     }
     if (a->n_prompt > (size_t)so.n_ctx)
-        return usage("run: the prompt has %zu tokens, the context %d; use a larger -c or a shorter text",
-                     a->n_prompt, so.n_ctx);
+        return usage(
+            "run: the prompt has %zu tokens, the context %d; use a larger -c or a shorter text",
+            a->n_prompt, so.n_ctx);
     rkv_sampler_options sampling = {
         .temperature = (float)o->temp, .top_k = o->top_k, .top_p = (float)o->top_p,
         .min_p = (float)o->min_p, .repeat_penalty = (float)o->repeat_penalty,

@@ -82,8 +82,10 @@ static int compare_rows(void *ctx, int64_t i0, int n_row, const float *logits)
     score *s = ctx;
     for (int i = 0; i < n_row; i++) {
         const size_t row = ((size_t)i0 + (size_t)i) * (size_t)s->n_vocab;
-        cJSON *p = describe(s, s->base + (size_t)i0 + (size_t)i, logits + (size_t)i * (size_t)s->n_vocab);
-        const double kl = rkv_logits_kl(s->kept + row, logits + (size_t)i * (size_t)s->n_vocab, s->n_vocab);
+        cJSON *p =
+            describe(s, s->base + (size_t)i0 + (size_t)i, logits + (size_t)i * (size_t)s->n_vocab);
+        const double kl =
+            rkv_logits_kl(s->kept + row, logits + (size_t)i * (size_t)s->n_vocab, s->n_vocab);
         cJSON_AddNumberToObject(p, "kl", kl);
         s->kl_sum += kl;
         s->n_kl++;

@@ -12,7 +12,8 @@ int cmd_template(const opts *o)
     size_t n, n_file;
     rkv_error e;
     if (!o->chat_template)
-        return usage("template: name one with --chat-template (%s, or a file)", rkv_template_names());
+        return usage("template: name one with --chat-template (%s, or a file)",
+                     rkv_template_names());
     const char *builtin = rkv_template_builtin(o->chat_template);
     int code = builtin ? 0 : read_all(&from_file, &n_file, o->chat_template);
     if (!code)

@@ -152,8 +152,9 @@ int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
     if (strcmp(p->selector, "full") && p->budget_kind == RKV_BUDGET_NONE && !o->kv_budget)
         return usage("--kv-policy %s needs a --kv-budget, such as 20%%", o->kv_policy);
     if (!strcmp(p->selector, "full") && p->budget_kind != RKV_BUDGET_NONE)
-        return usage("--kv-budget %s has no effect with policy full; choose a --kv-policy, such as snapkv",
-                     o->kv_budget);
+        return usage(
+            "--kv-budget %s has no effect with policy full; choose a --kv-policy, such as snapkv",
+            o->kv_budget);
     if (o->kv_profile && rkv_profile_load(profile, o->kv_profile, &e))
         return fail(&e);
     p->profile = *profile;

@@ -7,7 +7,14 @@
 #include "opts.h"
 #include "rkv.h"
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_MEMORY = 4, EXIT_INTERRUPTED = 130 };
+enum {
+    EXIT_OK = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_INPUT = 3,
+    EXIT_MEMORY = 4,
+    EXIT_INTERRUPTED = 130
+};
 
 /* Prints the error's line on stderr and returns its exit code. */
 int fail(const rkv_error *e);
@@ -36,7 +43,8 @@ int read_ids(int32_t **ids, size_t *n, const char *path);
 
 /* Adds a string whose stray bytes are replaced. */
 void json_text(cJSON *object, const char *key, const char *bytes, size_t n);
-/* Prints the object on stdout and frees it. 0, or an exit code when stdout fails or memory runs out. */
+/* Prints the object on stdout and frees it. 0, or an exit code when stdout fails or memory runs
+ * out. */
 int json_print(cJSON *object);
 /* 0, or an exit code when something printed on stdout was lost. */
 int finish_stdout(void);

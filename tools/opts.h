@@ -21,8 +21,8 @@ typedef struct opts {
     int json, chat, ignore_eos, decode, bos, special, verbose, help;
 } opts;
 
-/* Fills o from defaults, then RIPPLEKV_* variables, then argv[1..]; a later source wins. Prints one line
- * on stderr and returns 2 for a bad option or value; 0 otherwise. */
+/* Fills o from defaults, then RIPPLEKV_* variables, then argv[1..]; a later source wins. Prints one
+ * line on stderr and returns 2 for a bad option or value; 0 otherwise. */
 int opts_parse(opts *o, unsigned cmd, int argc, char **argv);
 
 /* The option part of a command's --help, on stdout. */

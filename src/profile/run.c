@@ -1,4 +1,5 @@
-/* A profile from a file of examples: prefill, the model's own answer, one sweep each, then the means. */
+/* A profile from a file of examples: prefill, the model's own answer, one sweep each, then the
+ * means. */
 #include "config.h"
 #include "profile/profile.h"
 
@@ -32,16 +33,19 @@ typedef struct job {
 static rkv_status check(const rkv_profile_options *o, rkv_error *e)
 {
     if (o->n_example_max < 0)
-        return rkv_fail(e, RKV_E_ARG, "profile: %d examples, expected 0 (all) or more", o->n_example_max);
+        return rkv_fail(e, RKV_E_ARG, "profile: %d examples, expected 0 (all) or more",
+                        o->n_example_max);
     if (o->n_response < MIN_RESPONSE || o->n_response > 4096)
-        return rkv_fail(e, RKV_E_ARG, "profile: %d response tokens, expected %d to 4096", o->n_response,
-                        MIN_RESPONSE);
+        return rkv_fail(e, RKV_E_ARG, "profile: %d response tokens, expected %d to 4096",
+                        o->n_response, MIN_RESPONSE);
     if (!(o->noise > 0.0 && o->noise <= 100.0))
-        return rkv_fail(e, RKV_E_ARG, "profile: noise of %g, expected more than 0 and at most 100", o->noise);
+        return rkv_fail(e, RKV_E_ARG, "profile: noise of %g, expected more than 0 and at most 100",
+                        o->noise);
     if (o->n_seed < 1 || o->n_seed > 1000)
         return rkv_fail(e, RKV_E_ARG, "profile: %d noise seeds, expected 1 to 1000", o->n_seed);
     if (o->n_ctx < 0)
-        return rkv_fail(e, RKV_E_ARG, "profile: context of %d tokens, expected 0 (the model's) or more",
+        return rkv_fail(e, RKV_E_ARG,
+                        "profile: context of %d tokens, expected 0 (the model's) or more",
                         o->n_ctx);
     return RKV_OK;
 }
@@ -52,10 +56,13 @@ static int progress(void *ctx, const char *phase, int64_t done, int64_t total)
     const job *j = ctx;
     const int64_t part = done * (strcmp(phase, "sweep") ? 60 : 40) / (total ? total : 1);
     const int64_t at = 100 * (int64_t)j->at + part + (strcmp(phase, "sweep") ? 0 : 60);
-    return j->o->progress ? j->o->progress(j->o->progress_ctx, "profile", at, 100 * (int64_t)j->n_example) : 0;
+    return j->o->progress
+               ? j->o->progress(j->o->progress_ctx, "profile", at, 100 * (int64_t)j->n_example)
+               : 0;
 }
 
-/* The model's own greedy answer after the prompt that s holds, up to n tokens, without the end token. */
+/* The model's own greedy answer after the prompt that s holds, up to n tokens, without the end
+ * token. */
 static rkv_status greedy_answer(rkv_session *s, int32_t *out, int n, int *n_out, rkv_error *e)
 {
     rkv_sampler *sampler;
@@ -115,7 +122,8 @@ static rkv_status measure(job *j, const rkv_example *x, enum rkv_example_state *
     return status;
 }
 
-static rkv_status run_example(job *j, enum rkv_example_state *state, double *kl, int *n_fed, rkv_error *e)
+static rkv_status run_example(job *j, enum rkv_example_state *state, double *kl, int *n_fed,
+                              rkv_error *e)
 {
     const int n_ctx = j->o->n_ctx ? j->o->n_ctx : j->m->config.n_ctx_train;
     rkv_example x;
@@ -149,12 +157,15 @@ static rkv_status run_all(job *j, rkv_error *e)
             p->n_position += n_fed;
         }
         if (progress(j, "sweep", 1, 1))
-            return rkv_fail(e, RKV_E_CANCELLED, "interrupted after example %d of %d", j->at + 1, j->n_example);
+            return rkv_fail(e, RKV_E_CANCELLED, "interrupted after example %d of %d", j->at + 1,
+                            j->n_example);
     }
     if (!p->n_example)
-        return rkv_fail(e, RKV_E_ARG, "%s: none of %d examples is usable: %d have answers under %d tokens, %d "
-                        "prompts are longer than the context", j->data.path, j->n_example,
-                        p->n_skipped_short, MIN_RESPONSE, p->n_skipped_long);
+        return rkv_fail(e, RKV_E_ARG,
+                        "%s: none of %d examples is usable: %d have answers under %d tokens, %d "
+                        "prompts are longer than the context",
+                        j->data.path, j->n_example, p->n_skipped_short, MIN_RESPONSE,
+                        p->n_skipped_long);
     return RKV_OK;
 }
 
@@ -188,8 +199,10 @@ static rkv_status open_resume(job *j, rkv_error *e)
     const rkv_model_info *i = rkv_model_get_info(j->m);
     if (!j->o->resume_dir)
         return RKV_OK;
-    snprintf(signature, sizeof signature, "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, "
-             "context %d, tier %s, format %d", i->fingerprint, (unsigned long long)j->data.hash,
+    snprintf(signature, sizeof signature,
+             "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, "
+             "context %d, tier %s, format %d",
+             i->fingerprint, (unsigned long long)j->data.hash,
              j->o->from_answers ? "answers" : "greedy", j->o->n_response, j->o->noise, j->o->n_seed,
              j->o->n_ctx, i->tier, RKV_PROFILE_VERSION);
     return rkv_resume_open(&j->resume, j->o->resume_dir, signature, e);
@@ -203,9 +216,11 @@ static rkv_status start(job *j, rkv_error *e)
     j->profile->n_seed = o->n_seed;
     j->profile->n_response = o->n_response;
     j->profile->from_answers = o->from_answers;
-    j->n_example = o->n_example_max && o->n_example_max < j->data.n_line ? o->n_example_max : j->data.n_line;
+    j->n_example =
+        o->n_example_max && o->n_example_max < j->data.n_line ? o->n_example_max : j->data.n_line;
     j->n_value = o->n_seed * j->profile->n_layer;
-    j->kl = rkv_mem_alloc(rkv_mem_product((size_t)j->n_example, (size_t)j->n_value * sizeof *j->kl));
+    j->kl =
+        rkv_mem_alloc(rkv_mem_product((size_t)j->n_example, (size_t)j->n_value * sizeof *j->kl));
     if (!j->kl)
         return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", j->n_example);
     return open_resume(j, e);
