@@ -71,9 +71,6 @@ static const rkv_pretok_desc rows[] = {
     {"laguna", 0, {"[^\\n]+|\\n+", qwen2}},
     {"minicpm5", RKV_PRETOK_WHOLE,
      {three_digits, CONTRACTION "|" WORD "|\\p{N}+|" MARKS "[\\r\\n]*|" LINES GAPS}},
-    {"jais-2", 0, {CONTRACTION "|" WORD "|\\p{N}{1,3}|" MARKS "[\\r\\n]*|" LINES
-     "(?:" SPACE "{512}|" SPACE "{256}|" SPACE "{128}|" SPACE "{64}|" SPACE "{32}|" SPACE "{16}|"
-     SPACE "{8}|" SPACE "{4}|" SPACE "{1,2})(?![^" WS "])|" SPACE}},
     {"bailingmoe bailingmoe2 llada-moe", 0,
      {CONTRACTION "|" WORD "|\\p{N}|" MARKS "[\\r\\n]*|" SPACE "*[\\r\\n]|" GAPS}},
     {"seed-coder", 0, {CONTRACTION "|" WORD "|\\p{N}| ?[^" WS "\\p{L}\\p{N}]+|" LINES GAPS}},
