@@ -1,5 +1,5 @@
-/* Pre-tokenizers: the hand-written scanners against PCRE2 running the expressions they stand for, and
- * the classes of characters against PCRE2's. */
+/* Pre-tokenizers: the hand-written scanners against PCRE2 running the expressions they stand for,
+ * and the classes of characters against PCRE2's. */
 #include "config.h"
 #include "check.h"
 
@@ -11,6 +11,7 @@
 #include "text/regex.h"
 #include "text/unicode.h"
 
+#ifdef HAVE_PCRE2
 static uint64_t seed_word;
 static unsigned char *known;    /* [0x110000]: both libraries put the character into one class */
 
@@ -44,13 +45,12 @@ static int class_by_regex(rkv_regex **r, rkv_regex_work *w, const char *p, size_
     return class[4];
 }
 
-/* Compares all characters; those that one library does not know yet are left out of the texts below. */
+/* Compares all characters; those that one library does not know yet are kept out of texts. */
 static void check_classes(void)
 {
-    static const char *const pattern[] = {
-        "\\p{L}", "\\p{N}",
-        "[\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}]",
-        "\\P{Cn}"};
+    static const char space[] = "[\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"
+                                "\\x{2029}\\x{202f}\\x{205f}\\x{3000}]";
+    static const char *const pattern[] = {"\\p{L}", "\\p{N}", space, "\\P{Cn}"};
     rkv_regex *r[4] = {NULL};
     rkv_regex_work *w = NULL;
     rkv_error e = {0};
@@ -81,9 +81,10 @@ static void check_classes(void)
 static size_t random_text(char *text, size_t room)
 {
     static const char ascii[] = "aZ09 \t\n\r'stdmrevlSTREVL.,!<|>_\x0b\x0c\x1f\x7f";
-    static const uint32_t wide[] = {0x85, 0xa0, 0x180e, 0x2000, 0x2028, 0x3000, 0xe9, 0xc9, 0x1c5, 0x2b0, 0x301,
-                                    0x660, 0x2163, 0xbd, 0x4e2d, 0x3042, 0xac00, 0x1f642, 0x200d, 0x1d7ce,
-                                    0x20ac, 0xfffd, 0x10ffff, 0xe000, 0xfeff, 0x17f, 0x212a, 0x130};
+    static const uint32_t wide[] = {0x85,   0xa0,     0x180e, 0x2000,  0x2028, 0x3000,  0xe9,
+                                    0xc9,   0x1c5,    0x2b0,  0x301,   0x660,  0x2163,  0xbd,
+                                    0x4e2d, 0x3042,   0xac00, 0x1f642, 0x200d, 0x1d7ce, 0x20ac,
+                                    0xfffd, 0x10ffff, 0xe000, 0xfeff,  0x17f,  0x212a,  0x130};
     const size_t flavour = below(5), n_char = below(24);
     size_t n = 0;
     for (size_t i = 0; i < n_char && n + 4 <= room; i++) {
@@ -101,7 +102,8 @@ static size_t random_text(char *text, size_t room)
 }
 
 /* Both cut the text alike, and into pieces that make up the whole. */
-static int same_words(rkv_pretok_run *a, rkv_pretok_run *b, const char *text, size_t n, rkv_error *e)
+static int same_words(rkv_pretok_run *a, rkv_pretok_run *b, const char *text, size_t n,
+                      rkv_error *e)
 {
     if (rkv_pretok_start(a, text, n, e) || rkv_pretok_start(b, text, n, e))
         return 0;
@@ -133,21 +135,25 @@ static void check_scanner(const char *name)
     rkv_pretok_run *a = NULL, *b = NULL;
     rkv_error e = {0};
     CHECK(d && rkv_pretok_scanner(d->pass[0]), "%s has no scanner", name);
-    CHECK(!rkv_pretok_create(&by_hand, d, 0, name, &e) && !rkv_pretok_run_create(&a, by_hand, &e), "%s", e.text);
-    CHECK(!rkv_pretok_create(&by_regex, d, 1, name, &e) && !rkv_pretok_run_create(&b, by_regex, &e), "%s",
-          e.text);
+    CHECK(!rkv_pretok_create(&by_hand, d, 0, name, &e) && !rkv_pretok_run_create(&a, by_hand, &e),
+          "%s", e.text);
+    CHECK(!rkv_pretok_create(&by_regex, d, 1, name, &e) && !rkv_pretok_run_create(&b, by_regex, &e),
+          "%s", e.text);
     for (int i = 0; a && b && i < 60000; i++) {
         char text[128];
         const size_t n = random_text(text, sizeof text);
         if (has_unknown(text, n))
             continue;
-        CHECK(same_words(a, b, text, n, &e), "%s cuts '%.*s' differently %s", name, (int)n, text, e.text);
+        CHECK(same_words(a, b, text, n, &e), "%s cuts '%.*s' differently %s", name, (int)n, text,
+              e.text);
     }
     rkv_pretok_run_free(a);
     rkv_pretok_run_free(b);
     rkv_pretok_free(by_hand);
     rkv_pretok_free(by_regex);
 }
+
+#endif
 
 /* Words that the expressions of a name cut a text into, with '|' between. */
 static void check_words(const char *name, const char *text, const char *want)
@@ -161,12 +167,13 @@ static void check_words(const char *name, const char *text, const char *want)
         SKIP(1, "%s", e.text);
         return;
     }
-    CHECK(!s && !rkv_pretok_run_create(&r, p, &e) && !rkv_pretok_start(r, text, strlen(text), &e), "%s: %s",
-          name, e.text);
+    CHECK(!s && !rkv_pretok_run_create(&r, p, &e) && !rkv_pretok_start(r, text, strlen(text), &e),
+          "%s: %s", name, e.text);
     char got[256];
     size_t n = 0, begin = 0, end = 0;
     while (r && !rkv_pretok_next(r, &begin, &end, &e) && begin < end)
-        n += (size_t)snprintf(got + n, sizeof got - n, "%s%.*s", n ? "|" : "", (int)(end - begin), text + begin);
+        n += (size_t)snprintf(got + n, sizeof got - n, "%s%.*s", n ? "|" : "", (int)(end - begin),
+                              text + begin);
     CHECK(end == strlen(text) && !strcmp(got, want), "%s: '%s', expected '%s'", name, got, want);
     rkv_pretok_run_free(r);
     rkv_pretok_free(p);
@@ -176,7 +183,8 @@ int main(void)
 {
     check_words("gpt-2", "I'll  say 'Tis 1234!!\n\n x", "I|'ll| | say| '|Tis| 1234|!!|\n\n| x");
     check_words("smollm", "in 1234.\n", "in| |1|2|3|4|.|\n");
-    check_words("llama3", "I'LL say\n\n  1234!\n\nx\t(y", "I|'LL| say|\n\n| | |123|4|!\n\n|x|\t|(y");
+    check_words("llama3", "I'LL say\n\n  1234!\n\nx\t(y",
+                "I|'LL| say|\n\n| | |123|4|!\n\n|x|\t|(y");
     check_words("qwen2", "a 12\r\n  b", "a| |1|2|\r\n| | b");
     check_words("default", "a-b 12345", "a|-|b| |123|45");
     check_words("falcon", "a`b 12345", "a|`|b| |123|45");
@@ -184,7 +192,8 @@ int main(void)
     check_words("tekken", "\xc3\x89""COLE it's 12", "\xc3\x89""COLE| it|'s| |1|2");
     check_words("deepseek-llm", "a, b\n  c  ", "a|,| b|\n| | c|  ");
     check_words("deepseek-v3", "x.1234 y\n", "x|.|123|4| y|\n");
-    CHECK(!rkv_pretok_find("gpt", 3) && !rkv_pretok_find("", 0) && !rkv_pretok_find("gpt-2 ", 6), "names");
+    CHECK(!rkv_pretok_find("gpt", 3) && !rkv_pretok_find("", 0) && !rkv_pretok_find("gpt-2 ", 6),
+          "names");
     CHECK(rkv_pretok_find("phi-2", 5) == rkv_pretok_find("exaone4", 7), "aliases");
 #ifdef HAVE_PCRE2
     known = rkv_mem_calloc(0x110000, 1);

@@ -5,8 +5,8 @@
 
 #include "tiny/vocab.h"
 
-void tiny_tokens(gguf_writer *w, const char *model, const char *pre, const tiny_token *token, size_t n,
-                 const char *merges)
+void tiny_tokens(gguf_writer *w, const char *model, const char *pre, const tiny_token *token,
+                 size_t n, const char *merges)
 {
     rkv_text texts = {0}, types = {0}, scores = {0}, lines = {0};
     for (size_t i = 0; i < n; i++) {

@@ -7,15 +7,14 @@
 
 typedef struct tiny_token {
     const char *text;
-    int type;                   /* of the format: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused,
-                                 * 6 byte */
+    int type;                   /* 1 normal, 2 unknown, 3 control, 4 user, 5 unused, 6 byte */
     float score;
 } tiny_token;
 
-/* Adds tokenizer.ggml.{model, tokens, token_type}, .scores for "llama", .pre unless it is NULL, .merges
- * unless it is NULL (lines separated by '\n'). */
-void tiny_tokens(gguf_writer *w, const char *model, const char *pre, const tiny_token *token, size_t n,
-                 const char *merges);
+/* Adds tokenizer.ggml.{model, tokens, token_type}, .scores for "llama", .pre unless it is NULL,
+ * .merges unless it is NULL (lines separated by '\n'). */
+void tiny_tokens(gguf_writer *w, const char *model, const char *pre, const tiny_token *token,
+                 size_t n, const char *merges);
 
 /* A tokenizer and the file in memory that it reads. */
 typedef struct tiny_tok {
@@ -24,8 +23,8 @@ typedef struct tiny_tok {
     rkv_tok *tok;
 } tiny_tok;
 
-/* Makes the file, which is called x.gguf, and opens both; frees w. After a failure there is nothing to
- * close. */
+/* Makes the file, which is called x.gguf, and opens both; frees w. After a failure there is nothing
+ * to close. */
 rkv_status tiny_tok_open(tiny_tok *t, gguf_writer *w, rkv_error *e);
 void tiny_tok_close(tiny_tok *t);
 
