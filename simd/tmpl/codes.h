@@ -1,10 +1,10 @@
-/* Block formats in 128-bit and 256-bit registers, for every x86 tier. The layouts are described in fmt/.
+/* Block formats in 128-bit and 256-bit registers: what the x86 tiers share. Layouts: fmt/.
  *
  * Scales come for 256 weights at a time: one large block, or up to 8 small ones. A weight is s code + o
  * with the s and o of its group of 16 or 32; formats without a minimum leave o alone. All s and o are
  * exact products, as in the decoders.
  * Codes come as 32 bytes, unsigned, before the format's offset: those of the 32 weights i of unit u, where
- * a unit is the stretch of a large block after which its layout repeats, or a small block. */
+ * a unit is the stretch of a large block after which its layout repeats. */
 #ifndef RKV_TMPL_CODES_H
 #define RKV_TMPL_CODES_H
 
@@ -41,6 +41,13 @@ static inline __m256i rkv_load32(const void *p)
 static inline float rkv_half(const uint8_t *p)
 {
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(rkv_u16_at(p))));
+}
+
+/* The 16 values of iq4_nl. */
+static inline __m128i rkv_iq4_table(void)
+{
+    static const int8_t value[16] = {RKV_IQ4_VALUES};
+    return rkv_load16(value);
 }
 
 /* ---- scales ------------------------------------------------------------------------------------ */
@@ -172,37 +179,6 @@ static inline __m256i rkv_bits(__m256i v, int n, int mask)
     return _mm256_and_si256(moved, _mm256_set1_epi8((char)mask));
 }
 
-/* The tier's: the 32 nibbles of 16 bytes, low ones first; 16 where a bit of 32 is set, else 0. Both in the
- * same order, which the tier's conversion to floats undoes; bytes of large blocks are in their own order. */
-static __m256i rkv_nibbles(const uint8_t *qs);
-static __m256i rkv_fifth(const uint8_t *qh);
-
-static inline __m256i rkv_q4_0_codes(const void *block, int u, int i)
-{
-    (void)i;
-    return rkv_nibbles(((const rkv_q4_0 *)block)[u].qs);
-}
-
-static inline __m256i rkv_q4_1_codes(const void *block, int u, int i)
-{
-    (void)i;
-    return rkv_nibbles(((const rkv_q4_1 *)block)[u].qs);
-}
-
-static inline __m256i rkv_q5_0_codes(const void *block, int u, int i)
-{
-    const rkv_q5_0 *b = (const rkv_q5_0 *)block + u;
-    (void)i;
-    return _mm256_or_si256(rkv_nibbles(b->qs), rkv_fifth(b->qh));
-}
-
-static inline __m256i rkv_q5_1_codes(const void *block, int u, int i)
-{
-    const rkv_q5_1 *b = (const rkv_q5_1 *)block + u;
-    (void)i;
-    return _mm256_or_si256(rkv_nibbles(b->qs), rkv_fifth(b->qh));
-}
-
 static inline __m256i rkv_q2_k_codes(const void *block, int u, int i)
 {
     const rkv_q2_k *b = block;
@@ -215,11 +191,6 @@ static inline __m256i rkv_q3_k_codes(const void *block, int u, int i)
     const __m256i low = rkv_bits(rkv_load32(b->qs + 32 * u), 2 * i, 3);
     const __m256i high = _mm256_srl_epi16(rkv_load32(b->hmask), _mm_cvtsi32_si128(4 * u));
     return _mm256_or_si256(low, rkv_bits(high, i - 2, 4));
-}
-
-static inline __m256i rkv_q4_k_codes(const void *block, int u, int i)
-{
-    return rkv_bits(rkv_load32(((const rkv_q4_k *)block)->qs + 32 * u), 4 * i, 15);
 }
 
 static inline __m256i rkv_q5_k_codes(const void *block, int u, int i)
@@ -235,28 +206,6 @@ static inline __m256i rkv_q6_k_codes(const void *block, int u, int i)
     const rkv_q6_k *b = block;
     const __m256i low = rkv_bits(rkv_load32(b->ql + 64 * u + i % 2 * 32), i / 2 * 4, 15);
     return _mm256_or_si256(low, rkv_bits(rkv_load32(b->qh + 32 * u), 2 * i - 4, 48));
-}
-
-/* The table's values + 128. */
-static inline __m256i rkv_iq4_values(__m256i code)
-{
-    const __m128i table = _mm_setr_epi8(RKV_IQ4_VALUES);
-    const __m256i both = _mm256_broadcastsi128_si256(_mm_xor_si128(table, _mm_set1_epi8(-128)));
-    return _mm256_shuffle_epi8(both, code);
-}
-
-static inline __m256i rkv_iq4_nl_codes(const void *block, int u, int i)
-{
-    const rkv_iq4_nl *b = (const rkv_iq4_nl *)block + u;
-    (void)i;
-    return rkv_iq4_values(rkv_nibbles(b->qs));
-}
-
-static inline __m256i rkv_iq4_xs_codes(const void *block, int u, int i)
-{
-    const rkv_iq4_xs *b = block;
-    (void)i;
-    return rkv_iq4_values(rkv_nibbles(b->qs + 16 * u));
 }
 
 #endif

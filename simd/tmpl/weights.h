@@ -1,7 +1,9 @@
 /* unpack and matvec over any weight format, written once for every x86 tier. The including file defines
- *   vf, RKV_NV                     a vector of floats; how many of them hold 32
- *   vf_load vf_store vf_set1 vf_zero vf_mul vf_add vf_fma (a b + c) vf_sum (of all lanes)
- * and describes each format by a rkv_format. All of it is inlined, so that a description costs nothing. */
+ *   RKV_TIER(name)                 the tier's name of a kernel
+ *   vf, N_VEC                      a vector of floats; how many of them hold 32
+ *   v_load v_store v_set v_zero v_mul v_add v_fma (a b + c) v_sum (of all lanes)
+ * and, for each format, codes_<type> and a row RKV_SMALL or RKV_LARGE. All of it is inlined, so that a
+ * description costs nothing. */
 #ifndef RKV_TMPL_WEIGHTS_H
 #define RKV_TMPL_WEIGHTS_H
 
@@ -23,10 +25,10 @@
 
 /* 32 weights or inputs in order. */
 typedef struct rkv_w32 {
-    vf v[RKV_NV];
+    vf v[N_VEC];
 } rkv_w32;
 
-/* What makes a weight of a code: nothing, s code, or s code + o. */
+/* What makes a weight of what codes returns: nothing more, s code, or s code + o. */
 typedef enum rkv_kind { RKV_WEIGHT, RKV_SCALE, RKV_AFFINE } rkv_kind;
 
 /* Large blocks have 256 weights, small ones 32; 32 plain numbers count as a small block. */
@@ -49,8 +51,8 @@ RKV_INLINE rkv_w32 rkv_load_w32(const float *x)
 {
     rkv_w32 w;
     RKV_UNROLL
-    for (int k = 0; k < RKV_NV; k++)
-        w.v[k] = vf_load(x + 32 / RKV_NV * k);
+    for (int k = 0; k < N_VEC; k++)
+        w.v[k] = v_load(x + 32 / N_VEC * k);
     return w;
 }
 
@@ -62,7 +64,7 @@ RKV_INLINE int rkv_step_bytes(const rkv_format *f)
 /* Group of vector k of the 32 weights i of unit u. */
 RKV_INLINE int rkv_group(const rkv_format *f, int u, int i, int k)
 {
-    return u * (f->unit / f->group) + (32 * i + 32 / RKV_NV * k) / f->group;
+    return u * (f->unit / f->group) + (32 * i + 32 / N_VEC * k) / f->group;
 }
 
 /* The exact weights of codes. */
@@ -71,11 +73,11 @@ RKV_INLINE rkv_w32 rkv_weights(const rkv_format *f, rkv_w32 q, const rkv_scales 
     if (f->kind == RKV_WEIGHT)
         return q;
     RKV_UNROLL
-    for (int k = 0; k < RKV_NV; k++) {
+    for (int k = 0; k < N_VEC; k++) {
         const int g = rkv_group(f, u, i, k);
-        const vf s = vf_set1(p->s[g]);
+        const vf s = v_set(p->s[g]);
         /* s code is exact, so that one FMA rounds like the decoder's sum. */
-        q.v[k] = f->kind == RKV_SCALE ? vf_mul(s, q.v[k]) : vf_fma(s, q.v[k], vf_set1(p->o[g]));
+        q.v[k] = f->kind == RKV_SCALE ? v_mul(s, q.v[k]) : v_fma(s, q.v[k], v_set(p->o[g]));
     }
     return q;
 }
@@ -91,21 +93,21 @@ typedef struct rkv_acc {
 RKV_INLINE rkv_acc rkv_dot32(const rkv_format *f, rkv_acc acc, rkv_w32 q, rkv_w32 x, const rkv_scales *p,
                              int u, int i)
 {
-    const int in_group = f->group * RKV_NV / 32, n = in_group < 2 ? in_group : 2;
+    const int in_group = f->group * N_VEC / 32, n = in_group < 2 ? in_group : 2;
     if (f->kind == RKV_AFFINE)
         q = rkv_weights(f, q, p, u, i);
     RKV_UNROLL
-    for (int k = 0; k < RKV_NV; k += n) {
+    for (int k = 0; k < N_VEC; k += n) {
         vf *sum = &acc.v[k / n % 2];
         if (f->kind == RKV_SCALE) {
-            vf t = vf_mul(q.v[k], x.v[k]);
+            vf t = v_mul(q.v[k], x.v[k]);
             if (n == 2)
-                t = vf_fma(q.v[k + 1], x.v[k + 1], t);
-            *sum = vf_fma(vf_set1(p->s[rkv_group(f, u, i, k)]), t, *sum);
+                t = v_fma(q.v[k + 1], x.v[k + 1], t);
+            *sum = v_fma(v_set(p->s[rkv_group(f, u, i, k)]), t, *sum);
         } else {
-            *sum = vf_fma(q.v[k], x.v[k], *sum);
+            *sum = v_fma(q.v[k], x.v[k], *sum);
             if (n == 2)
-                *sum = vf_fma(q.v[k + 1], x.v[k + 1], *sum);
+                *sum = v_fma(q.v[k + 1], x.v[k + 1], *sum);
         }
     }
     return acc;
@@ -122,8 +124,8 @@ RKV_INLINE void rkv_unpack_step(const rkv_format *f, float *out, const char *blo
         for (int i = 0; i < f->unit / 32; i++) {
             const rkv_w32 w = rkv_weights(f, f->codes(block, &p, u, i), &p, u, i);
             RKV_UNROLL
-            for (int k = 0; k < RKV_NV; k++)
-                vf_store(out + 32 * i + 32 / RKV_NV * k, w.v[k]);
+            for (int k = 0; k < N_VEC; k++)
+                v_store(out + 32 * i + 32 / N_VEC * k, w.v[k]);
         }
     }
 }
@@ -189,7 +191,7 @@ RKV_INLINE void rkv_unpack(const rkv_format *f, float *out, const void *src, int
 RKV_INLINE void rkv_rows(const rkv_format *f, float *y, const char *w, ptrdiff_t w_stride, const float *x,
                          int n_in, const int n_row)
 {
-    rkv_acc acc[2] = {{{vf_zero(), vf_zero()}}, {{vf_zero(), vf_zero()}}};
+    rkv_acc acc[2] = {{{v_zero(), v_zero()}}, {{v_zero(), v_zero()}}};
     const char *block = w;
     int i = 0;
     for (; n_in - i >= RKV_STEP; i += RKV_STEP, block += rkv_step_bytes(f)) {
@@ -212,7 +214,7 @@ RKV_INLINE void rkv_rows(const rkv_format *f, float *y, const char *w, ptrdiff_t
     }
     RKV_UNROLL
     for (int r = 0; r < n_row; r++)
-        y[r] = vf_sum(vf_add(acc[r].v[0], acc[r].v[1]));
+        y[r] = v_sum(v_add(acc[r].v[0], acc[r].v[1]));
 }
 
 /* Two rows at a time share the loads of x and keep two streams from memory busy. */
@@ -227,16 +229,20 @@ RKV_INLINE void rkv_matvec(const rkv_format *f, float *y, const void *w, ptrdiff
         rkv_rows(f, y + r, row, w_stride, x, n_in, 1);
 }
 
-/* Both kernels of a format f in a tier. */
-#define RKV_WEIGHT_KERNELS(dt, isa, f) \
-    void rkv_unpack_##dt##_##isa(float *out, const void *src, int64_t n) \
+/* Both kernels of a type: bytes of a block, weights of a unit and per scale, kind, scales. */
+#define RKV_SMALL(dt, bytes, kind, scales) RKV_WEIGHT_KERNELS(dt, bytes, 32, 32, 1, kind, scales)
+#define RKV_LARGE(dt, bytes, unit, group, kind, scales) \
+    RKV_WEIGHT_KERNELS(dt, bytes, unit, group, 0, kind, scales)
+#define RKV_WEIGHT_KERNELS(dt, bytes, unit, group, small, kind, scales) \
+    static const rkv_format format_##dt = {bytes, unit, group, small, kind, scales, codes_##dt}; \
+    void RKV_TIER(unpack_##dt)(float *out, const void *src, int64_t n) \
     { \
-        rkv_unpack(f, out, src, n); \
+        rkv_unpack(&format_##dt, out, src, n); \
     } \
-    void rkv_matvec_##dt##_##isa(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, \
-                                 int n_in) \
+    void RKV_TIER(matvec_##dt)(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, \
+                               int n_in) \
     { \
-        rkv_matvec(f, y, w, w_stride, x, n_out, n_in); \
+        rkv_matvec(&format_##dt, y, w, w_stride, x, n_out, n_in); \
     }
 
 #endif
