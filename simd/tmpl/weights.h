@@ -93,7 +93,7 @@ typedef struct rkv_acc {
 RKV_INLINE rkv_acc rkv_dot32(const rkv_format *f, rkv_acc acc, rkv_w32 q, rkv_w32 x, const rkv_scales *p,
                              int u, int i)
 {
-    const int in_group = f->group * N_VEC / 32, n = in_group < 2 ? in_group : 2;
+    const int n = f->kind == RKV_SCALE && f->group == 32 ? 2 : N_VEC / 2;
     if (f->kind == RKV_AFFINE)
         q = rkv_weights(f, q, p, u, i);
     RKV_UNROLL
