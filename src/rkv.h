@@ -80,6 +80,9 @@ typedef struct rkv_model_info {
  * mapping. The environment variable RKV_CPU names the strongest kernel tier to use.
  * Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_UNSUPPORTED, RKV_E_MEM; RKV_E_ARG for a bad RKV_CPU. */
 RKV_API rkv_status rkv_model_load(rkv_model **out, const char *path, rkv_error *e);
+/* The same for a file of which only the tokenizer is wanted; weights need not be there. Sessions refuse
+ * such a model. info: what the file says, zeros for what it does not. */
+RKV_API rkv_status rkv_model_load_vocab(rkv_model **out, const char *path, rkv_error *e);
 RKV_API void rkv_model_free(rkv_model *m);
 RKV_API const rkv_model_info *rkv_model_get_info(const rkv_model *m);
 
@@ -109,6 +112,10 @@ RKV_API int32_t rkv_token_eos(const rkv_model *m);      /* -1: the model has non
 RKV_API int rkv_token_is_end(const rkv_model *m, int32_t id);   /* ends an answer (EOS, EOT, ...) */
 
 RKV_API void rkv_free(void *p);
+
+/* A copy of n bytes, 0-terminated, in which every byte that is not part of well-formed UTF-8 is replaced
+ * by U+FFFD: fit for JSON. NULL: no memory. Freed with rkv_free. */
+RKV_API char *rkv_utf8_clean(const char *bytes, size_t n);
 
 /* Renders a chat template (Jinja text; NULL: the model's own, m may otherwise be NULL) with the members
  * of a JSON object as its variables: {"messages": [{"role", "content"}], "add_generation_prompt": true,

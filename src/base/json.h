@@ -43,6 +43,8 @@ typedef struct rkv_text {
 
 void rkv_text_add(rkv_text *t, const char *bytes, size_t n);
 void rkv_text_printf(rkv_text *t, const char *format, ...) RKV_PRINTF(2, 3);
+/* n bytes, those that are not UTF-8 replaced by U+FFFD. */
+void rkv_text_utf8(rkv_text *t, const char *bytes, size_t n);
 /* n bytes as a JSON string in quotes; bytes that are not UTF-8 become U+FFFD. */
 void rkv_text_json(rkv_text *t, const char *bytes, size_t n);
 /* A number so that reading it back gives the same double; null when it is not finite. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 static int reserve(rkv_text *t, size_t more)
 {
@@ -59,21 +60,13 @@ void rkv_text_printf(rkv_text *t, const char *format, ...)
     t->n += (size_t)n;
 }
 
-/* Bytes of the well-formed UTF-8 character at p, at most n; 0 when there is none (RFC 3629). */
-static size_t utf8_length(const unsigned char *p, size_t n)
+void rkv_text_utf8(rkv_text *t, const char *bytes, size_t n)
 {
-    if (p[0] < 0x80)
-        return 1;
-    const size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || len > n)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    const int overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    const int surrogate = p[0] == 0xed && p[1] > 0x9f;
-    const int beyond = p[0] == 0xf4 && p[1] > 0x8f;
-    return overlong || surrogate || beyond ? 0 : len;
+    for (size_t i = 0; i < n;) {
+        const size_t len = rkv_utf8_length((const unsigned char *)bytes + i, n - i);
+        rkv_text_add(t, len ? bytes + i : "\xef\xbf\xbd", len ? len : 3);
+        i += len ? len : 1;
+    }
 }
 
 void rkv_text_json(rkv_text *t, const char *bytes, size_t n)
@@ -81,7 +74,7 @@ void rkv_text_json(rkv_text *t, const char *bytes, size_t n)
     rkv_text_add(t, "\"", 1);
     for (size_t i = 0; i < n;) {
         const unsigned char *p = (const unsigned char *)bytes + i;
-        const size_t len = utf8_length(p, n - i);
+        const size_t len = rkv_utf8_length(p, n - i);
         if (len == 0)
             rkv_text_add(t, "\xef\xbf\xbd", 3);
         else if (*p == '"' || *p == '\\')

@@ -9,4 +9,7 @@ int rkv_thread_available(void);
 /* A request from the user made usable: 0 means all available; 1 without OpenMP. */
 int rkv_thread_count(int requested);
 
+/* Index of the calling thread in its team; 0 outside a parallel region and without OpenMP. */
+int rkv_thread_index(void);
+
 #endif

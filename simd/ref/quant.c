@@ -1,0 +1,66 @@
+/* Block formats and products with rows of any type. Written for reading; sums in double. */
+#include "kernels.h"
+
+#include "fmt/iq4_nl.h"
+#include "fmt/iq4_xs.h"
+#include "fmt/q2_k.h"
+#include "fmt/q3_k.h"
+#include "fmt/q4_0.h"
+#include "fmt/q4_1.h"
+#include "fmt/q4_k.h"
+#include "fmt/q5_0.h"
+#include "fmt/q5_1.h"
+#include "fmt/q5_k.h"
+#include "fmt/q6_k.h"
+#include "fmt/q8_0.h"
+
+/* unpack of a block format, from its decoder. */
+#define RKV_UNPACK(dt, len) \
+    void rkv_unpack_##dt##_ref(float *out, const void *src, int64_t n) \
+    { \
+        const rkv_##dt *b = src; \
+        for (int64_t i = 0; i < n / (len); i++) \
+            rkv_##dt##_decode(out + i * (len), b + i); \
+    }
+RKV_UNPACK(q4_0, 32)
+RKV_UNPACK(q4_1, 32)
+RKV_UNPACK(q5_0, 32)
+RKV_UNPACK(q5_1, 32)
+RKV_UNPACK(q8_0, 32)
+RKV_UNPACK(q2_k, 256)
+RKV_UNPACK(q3_k, 256)
+RKV_UNPACK(q4_k, 256)
+RKV_UNPACK(q5_k, 256)
+RKV_UNPACK(q6_k, 256)
+RKV_UNPACK(iq4_nl, 32)
+RKV_UNPACK(iq4_xs, 256)
+
+enum { CHUNK = 256 };                           /* a multiple of every block's length */
+
+/* Products of the rows of w, unpacked chunk by chunk. */
+static void matvec(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, int n_in,
+                   RKV_PROTO_unpack(*unpack), rkv_dtype dt)
+{
+    const rkv_dtype_desc *d = rkv_dtype_get(dt);
+    float row[CHUNK];
+    for (int r = 0; r < n_out; r++) {
+        const char *p = (const char *)w + r * w_stride;
+        double sum = 0.0;
+        for (int i0 = 0; i0 < n_in; i0 += CHUNK) {
+            const int n = n_in - i0 < CHUNK ? n_in - i0 : CHUNK;
+            unpack(row, p + rkv_dtype_bytes(d, (size_t)i0), n);
+            for (int i = 0; i < n; i++)
+                sum += (double)row[i] * (double)x[i0 + i];
+        }
+        y[r] = (float)sum;
+    }
+}
+
+#define RKV_DTYPE(dt, id, len, bytes) \
+    void rkv_matvec_##dt##_ref(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, \
+                               int n_in) \
+    { \
+        matvec(y, w, w_stride, x, n_out, n_in, rkv_unpack_##dt##_ref, RKV_DT_##dt); \
+    }
+RKV_DTYPES
+#undef RKV_DTYPE

@@ -1,0 +1,120 @@
+/* From a policy to a smaller cache: budgets, selection per KV head, compaction. */
+#include "config.h"
+#include "engine/session.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+rkv_status rkv_session_budget(rkv_session *s, const rkv_policy *p, int n, rkv_error *e)
+{
+    const rkv_config *c = &s->m->config;
+    uint8_t skip[RKV_MAX_LAYER];
+    for (int l = 0; l < c->n_layer; l++)
+        skip[l] = (uint8_t)rkv_session_skips(s, l);
+    const double bytes = (double)(s->kv->k_bytes + s->kv->v_bytes) * c->n_kv_head;
+    return rkv_budget_layers(s->budget, &s->cap, p, c->n_layer, skip, n, bytes, e);
+}
+
+typedef struct job {            /* selection in one layer */
+    const rkv_session *s;
+    const rkv_policy *p;
+    const rkv_selector *selector;
+    const float *q;             /* [n_query][n_head][d_head] */
+    int n_query, l, n, budget;
+    size_t head_floats;         /* scratch per head */
+} job;
+
+/* Queries of one KV head's group, gathered: [n_query][n_group][d_head]. */
+static void gather_group(const job *j, int h, float *out)
+{
+    const rkv_config *c = &j->s->m->config;
+    const int n_group = c->n_head / c->n_kv_head;
+    const size_t row = (size_t)n_group * (size_t)c->d_head;
+    for (int i = 0; i < j->n_query; i++)
+        memcpy(out + (size_t)i * row, j->q + (size_t)i * (size_t)c->n_head * (size_t)c->d_head +
+               (size_t)h * row, row * sizeof *out);
+}
+
+/* Chooses the slots of one head into keep[budget]. */
+static void select_head(const job *j, int h, int32_t *keep, float *scratch)
+{
+    const rkv_config *c = &j->s->m->config;
+    const int n_group = c->n_head / c->n_kv_head;
+    float *q = scratch, *score = q + (size_t)j->n_query * (size_t)n_group * (size_t)c->d_head;
+    float *work = score + j->n;
+    gather_group(j, h, q);
+    const rkv_observed o = {&j->s->m->backend, rkv_kv_view_of(j->s->kv, j->l, h), q, j->n_query, n_group};
+    j->selector->score(j->p, &o, score, work);
+    rkv_keep_best(keep, score, j->n, j->p->window, j->budget, (uint32_t *)work);
+}
+
+static void select_layer(const job *j, int32_t *keep, float *scratch)
+{
+    const int n_head = j->s->m->config.n_kv_head;
+    #pragma omp parallel for schedule(static) num_threads(j->s->n_thread)
+    for (int h = 0; h < n_head; h++)
+        select_head(j, h, keep + (ptrdiff_t)h * j->budget, scratch + (size_t)h * j->head_floats);
+}
+
+rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, const float *q,
+                                      int n_query, int room, rkv_error *e)
+{
+    const rkv_config *c = &s->m->config;
+    const int n = rkv_kv_at(s->kv, l, 0)->n_slot, budget = s->budget[l];
+    if (budget >= n)
+        return RKV_OK;
+    job j = {s, p, rkv_selector_find(p->selector), q, n_query, l, n, budget, 0};
+    const int n_group = c->n_head / c->n_kv_head;
+    const size_t work = j.selector->scratch(p, n, n_group, c->d_head);
+    j.head_floats = (size_t)n_query * (size_t)n_group * (size_t)c->d_head + (size_t)n +
+                    (work > (size_t)n ? work : (size_t)n);
+    float *scratch = rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, j.head_floats * sizeof *scratch));
+    int32_t *keep = rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, (size_t)budget * sizeof *keep));
+    rkv_status status = RKV_OK;
+    if (!scratch || !keep)
+        status = rkv_fail(e, RKV_E_MEM, "selection in layer %d: out of memory for %d tokens", l, n);
+    else
+        select_layer(&j, keep, scratch);
+    for (int h = 0; !status && h < c->n_kv_head; h++)
+        status = rkv_kv_compact(s->kv, l, h, keep + (ptrdiff_t)h * budget, budget, budget + room, e);
+    rkv_mem_free(scratch);
+    rkv_mem_free(keep);
+    return status;
+}
+
+static rkv_status check_compressible(const rkv_session *s, const rkv_policy *p, rkv_error *e)
+{
+    if (!s->n_prompt || s->n_past != s->n_prompt || s->compressed)
+        return rkv_fail(e, RKV_E_ARG, "compress: needs a session that was prefilled once and not yet "
+                        "compressed");
+    const int want = rkv_selector_find(p->selector)->n_query(p);
+    if (!s->seen.q || !s->seen.per_layer || s->seen.n_query < (want < s->n_prompt ? want : s->n_prompt))
+        return rkv_fail(e, RKV_E_ARG, "compress: the session observed %d queries, the policy needs %d; "
+                        "create it with observe set and at least that window", s->seen.n_query, want);
+    return RKV_OK;
+}
+
+rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *e)
+{
+    const rkv_config *c = &s->m->config;
+    RKV_TRY(rkv_policy_check(p, e));
+    if (p->profile)
+        RKV_TRY(rkv_profile_check(p->profile, s->m, e));
+    if (!rkv_policy_active(p))
+        return RKV_OK;
+    RKV_TRY(check_compressible(s, p, e));
+    RKV_TRY(rkv_session_budget(s, p, s->n_prompt, e));
+    const int n_query = rkv_selector_find(p->selector)->n_query(p);
+    const int n = n_query < s->seen.n_query ? n_query : s->seen.n_query;
+    const size_t row = (size_t)c->n_head * (size_t)c->d_head;
+    for (int l = 0; l < c->n_layer; l++) {
+        if (rkv_session_skips(s, l))
+            continue;
+        /* The policy may look at fewer queries than were kept: the last n of them. */
+        const size_t first = ((size_t)l * (size_t)s->seen.n_query + (size_t)(s->seen.n_query - n)) * row;
+        RKV_TRY(rkv_session_compress_layer(s, p, l, s->seen.q + first, n, rkv_session_room(s), e));
+    }
+    s->compressed = 1;
+    return RKV_OK;
+}

@@ -1,0 +1,296 @@
+/* Prefill, layer by layer: the whole prompt goes through one layer, that layer's cache is compressed, and
+ * only then the next layer starts. Each layer's weights are unpacked once, and no more than one layer's
+ * full cache exists at a time. Rows go in chunks inside a layer. Source: METHOD section 6. */
+#include "config.h"
+#include "engine/prefill.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+typedef struct prefill {
+    rkv_session *s;
+    int n, first_prompt;
+    const rkv_policy *policy;   /* NULL: nothing is removed */
+    float *x;                   /* [n][d_model] */
+    int32_t *pos;               /* [n] */
+    float *tables, *panels, *scratch;
+    int *n_old;                 /* [n_kv_head] */
+    rkv_panels w[RKV_W_COUNT];
+    rkv_step step;
+    rkv_row_attention attention;
+} prefill;
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static size_t most_panel_bytes(const rkv_model *m)
+{
+    size_t most = 0;
+    for (int l = 0; l < m->config.n_layer; l++) {
+        const size_t n = rkv_model_panels_bytes(m, l);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static rkv_status alloc(prefill *f, rkv_error *e)
+{
+    const rkv_session *s = f->s;
+    const rkv_config *c = &s->m->config;
+    const size_t n = (size_t)f->n, chunk = (size_t)least(s->o.n_chunk, f->n);
+    const size_t table = n * (size_t)s->m->rope[0].n_pair;
+    f->x = rkv_mem_alloc(rkv_mem_product(n, (size_t)c->d_model * sizeof *f->x));
+    f->pos = rkv_mem_alloc(n * sizeof *f->pos);
+    f->tables = rkv_mem_alloc(rkv_mem_product(table, 2 * (size_t)s->m->n_rope * sizeof *f->tables));
+    f->panels = rkv_mem_alloc(most_panel_bytes(s->m));
+    f->scratch = rkv_mem_alloc(rkv_step_scratch(c, (int)chunk) * sizeof *f->scratch);
+    f->n_old = rkv_mem_alloc((size_t)c->n_kv_head * sizeof *f->n_old);
+    f->attention.scratch = rkv_mem_alloc((size_t)s->n_thread * rkv_row_attention_floats(c) * sizeof(float));
+    if (!f->x || !f->pos || !f->tables || !f->panels || !f->scratch || !f->n_old || !f->attention.scratch)
+        return rkv_fail(e, RKV_E_MEM, "prefill of %d tokens: out of memory, %llu bytes are available; use a "
+                        "smaller prompt or --ubatch-size", f->n,
+                        (unsigned long long)rkv_mem_available(NULL));
+    return RKV_OK;
+}
+
+/* The queries that selectors look at: all layers' when the session keeps them, else one layer's. */
+static rkv_status alloc_observation(prefill *f, rkv_error *e)
+{
+    rkv_session *s = f->s;
+    const rkv_config *c = &s->m->config;
+    const rkv_selector *selector = rkv_selector_find(s->o.policy.selector);
+    int want = f->policy ? selector->n_query(f->policy) : 0;
+    if (s->o.observe && s->o.policy.window > want)
+        want = s->o.policy.window;
+    if (!f->first_prompt || !want)
+        return RKV_OK;
+    const size_t row = (size_t)c->n_head * (size_t)c->d_head * sizeof *s->seen.q;
+    const size_t rows = (size_t)least(want, f->n) * (size_t)(s->o.observe ? c->n_layer : 1);
+    rkv_mem_free(s->seen.q);
+    s->seen = (rkv_observation){rkv_mem_alloc(rkv_mem_product(rows, row)), least(want, f->n), s->o.observe};
+    if (!s->seen.q)
+        return rkv_fail(e, RKV_E_MEM, "prefill: out of memory for the observed queries");
+    return RKV_OK;
+}
+
+static void set_step(prefill *f)
+{
+    const rkv_session *s = f->s;
+    const rkv_model *m = s->m;
+    const size_t table = (size_t)f->n * (size_t)m->rope[0].n_pair;
+    for (int i = 0; i < f->n; i++)
+        f->pos[i] = s->n_past + i;
+    f->step = (rkv_step){.be = &m->backend, .n_thread = s->n_thread, .rope_first = s->n_past,
+                         .panels = f->w, .attend = rkv_row_attention_run, .attend_ctx = &f->attention};
+    for (int r = 0; r < m->n_rope; r++) {
+        float *cosine = f->tables + 2 * (size_t)r * table, *sine = cosine + table;
+        rkv_rope_table(&m->rope[r], cosine, sine, s->n_past, f->n, s->n_thread);
+        f->step.cosine[r] = cosine;
+        f->step.sine[r] = sine;
+    }
+    f->attention.s = f->s;
+    f->attention.pos0 = s->n_past;
+    f->attention.n_old = f->n_old;
+    f->attention.n_query = s->seen.q ? s->seen.n_query : 0;
+    f->attention.observe_from = f->n - f->attention.n_query;
+}
+
+static float *observed_of(const prefill *f, int l)
+{
+    const rkv_session *s = f->s;
+    const rkv_config *c = &s->m->config;
+    if (!f->first_prompt || !s->seen.q)
+        return NULL;
+    const size_t row = (size_t)c->n_head * (size_t)c->d_head;
+    return s->seen.q + (s->seen.per_layer ? (size_t)l * (size_t)s->seen.n_query * row : 0);
+}
+
+static rkv_status report(const prefill *f, int l, int done, rkv_error *e)
+{
+    const rkv_session *s = f->s;
+    if (!s->o.progress)
+        return RKV_OK;
+    const int64_t n_layer = s->m->config.n_layer;
+    const int64_t at = ((int64_t)l * f->n + done) / n_layer;
+    if (s->o.progress(s->o.progress_ctx, "prefill", at, f->n))
+        return rkv_fail(e, RKV_E_CANCELLED, "interrupted in prefill, at layer %d of %d", l, (int)n_layer);
+    return RKV_OK;
+}
+
+/* A sliding layer keeps what the next token can see; its room is refilled by dropping old slots. */
+static rkv_status trim_sliding(prefill *f, int l, rkv_error *e)
+{
+    enum { SLACK = 256 };
+    rkv_session *s = f->s;
+    const int stay = s->m->config.sliding_window - 1, n = rkv_kv_at(s->kv, l, 0)->n_slot;
+    if (n <= stay)
+        return RKV_OK;
+    if (!f->first_prompt) {                     /* undone only by keeping everything until the end */
+        rkv_kv_drop_front(s->kv, l, n - stay);
+        return RKV_OK;
+    }
+    int32_t *keep = rkv_mem_alloc((size_t)stay * sizeof *keep);
+    if (!keep && stay)
+        return rkv_fail(e, RKV_E_MEM, "prefill: out of memory in layer %d", l);
+    for (int i = 0; i < stay; i++)
+        keep[i] = n - stay + i;
+    rkv_status status = RKV_OK;
+    for (int h = 0; !status && h < s->m->config.n_kv_head; h++)
+        status = rkv_kv_compact(s->kv, l, h, keep, stay, stay + least(SLACK, rkv_session_room(s)), e);
+    rkv_mem_free(keep);
+    return status;
+}
+
+/* Room that stays free behind the first prompt; later prompts take what they need. */
+static int room_after(const prefill *f)
+{
+    const rkv_session *s = f->s;
+    const int left = s->o.n_ctx - s->n_past - f->n, usual = rkv_session_room(s);
+    return least(left, usual);
+}
+
+static rkv_status run_layer(prefill *f, int l, rkv_error *e)
+{
+    rkv_session *s = f->s;
+    const rkv_model *m = s->m;
+    const int shrinks = f->policy && !rkv_session_skips(s, l) && s->budget[l] < f->n;
+    int most_old = 0;
+    for (int h = 0; h < m->config.n_kv_head; h++) {
+        f->n_old[h] = rkv_kv_at(s->kv, l, h)->n_slot;
+        most_old = f->n_old[h] > most_old ? f->n_old[h] : most_old;
+    }
+    RKV_TRY(rkv_kv_reserve(s->kv, l, most_old + f->n + (shrinks ? 0 : room_after(f)), e));
+    rkv_model_panels(m, l, f->w, f->panels, s->n_thread);
+    f->attention.observed = observed_of(f, l);
+    for (int i = 0; i < f->n; i += s->o.n_chunk) {
+        f->step.n_tok = least(s->o.n_chunk, f->n - i);
+        f->step.pos = f->pos + i;
+        f->step.x = f->x + (ptrdiff_t)i * m->config.d_model;
+        rkv_step_place(&f->step, &m->config, f->step.n_tok, f->scratch);
+        m->arch->layer(m, &f->step, l);
+        RKV_TRY(report(f, l, i + f->step.n_tok, e));
+    }
+    if (shrinks)
+        RKV_TRY(rkv_session_compress_layer(s, f->policy, l, f->attention.observed,
+                                           f->attention.n_query, room_after(f), e));
+    return f->first_prompt && rkv_session_skips(s, l) ? trim_sliding(f, l, e) : RKV_OK;
+}
+
+/* ---- logits of many rows ---- */
+
+typedef struct collector {      /* assembles whole rows from columns of the head */
+    float *rows;                /* [n_row][n_vocab] */
+    int n_row, n_vocab;
+} collector;
+
+static int collect(void *ctx, int c0, int n_col, const float *logits, int ld)
+{
+    const collector *t = ctx;
+    for (int i = 0; i < t->n_row; i++)
+        memcpy(t->rows + (size_t)i * (size_t)t->n_vocab + c0, logits + (ptrdiff_t)i * ld,
+               (size_t)n_col * sizeof *logits);
+    return 0;
+}
+
+static rkv_status hand_out_logits(prefill *f, size_t first, rkv_logits_fn *fn, void *ctx, rkv_error *e)
+{
+    const size_t most_bytes = (size_t)64 << 20;
+    const rkv_model *m = f->s->m;
+    const size_t row_bytes = (size_t)m->config.n_vocab * sizeof(float);
+    const int step = least(f->n, row_bytes < most_bytes ? (int)(most_bytes / row_bytes) : 1);
+    collector t = {rkv_mem_alloc((size_t)step * row_bytes), 0, m->config.n_vocab};
+    float *norm = rkv_mem_alloc((size_t)step * (size_t)m->config.d_model * sizeof *norm);
+    rkv_status status = RKV_OK;
+    if (!t.rows || !norm)
+        status = rkv_fail(e, RKV_E_MEM, "score: out of memory for %d rows of logits", step);
+    for (int i = (int)first; !status && i < f->n; i += step) {
+        t.n_row = least(step, f->n - i);
+        status = rkv_model_head(m, f->x + (ptrdiff_t)i * m->config.d_model, t.n_row, norm,
+                                f->s->n_thread, collect, &t, e);
+        if (!status && fn(ctx, i, t.n_row, t.rows))
+            status = rkv_fail(e, RKV_E_CANCELLED, "interrupted");
+    }
+    rkv_mem_free(t.rows);
+    rkv_mem_free(norm);
+    return status;
+}
+
+/* ---- the call ---- */
+
+static rkv_status run(prefill *f, const int32_t *ids, size_t first, rkv_logits_fn *fn, void *ctx,
+                      rkv_error *e)
+{
+    rkv_session *s = f->s;
+    const rkv_config *c = &s->m->config;
+    if (f->first_prompt)
+        RKV_TRY(rkv_session_budget(s, &s->o.policy, f->n, e));
+    RKV_TRY(alloc(f, e));
+    RKV_TRY(alloc_observation(f, e));
+    set_step(f);
+    rkv_model_embed(s->m, f->x, ids, f->n);
+    for (int l = 0; l < c->n_layer; l++)
+        RKV_TRY(run_layer(f, l, e));
+    if (fn)
+        RKV_TRY(hand_out_logits(f, first, fn, ctx, e));
+    rkv_model_head_row(s->m, f->x + (ptrdiff_t)(f->n - 1) * c->d_model, s->row, s->logits, s->n_thread);
+    return RKV_OK;
+}
+
+static void undo(const prefill *f)
+{
+    rkv_session *s = f->s;
+    for (int l = 0; l < s->m->config.n_layer; l++)
+        if (f->first_prompt)
+            rkv_kv_clear(s->kv, l);
+        else
+            rkv_kv_truncate(s->kv, l, s->n_past);
+}
+
+static void commit(prefill *f)
+{
+    rkv_session *s = f->s;
+    s->n_past += f->n;
+    s->has_logits = 1;
+    if (f->first_prompt) {
+        s->n_prompt = f->n;
+        s->compressed = f->policy && s->cap < f->n;
+        if (!s->seen.per_layer) {
+            rkv_mem_free(s->seen.q);
+            s->seen = (rkv_observation){0};
+        }
+        return;
+    }
+    for (int l = 0; l < s->m->config.n_layer; l++)
+        if (rkv_session_skips(s, l))
+            trim_sliding(f, l, NULL);           /* in place: cannot fail */
+}
+
+rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,
+                             rkv_logits_fn *fn, void *ctx, rkv_error *e)
+{
+    RKV_TRY(rkv_session_check_ids(s, ids, n, e));
+    prefill f = {.s = s, .n = (int)n, .first_prompt = s->n_past == 0};
+    if (f.first_prompt && rkv_policy_active(&s->o.policy))
+        f.policy = &s->o.policy;
+    const rkv_status status = run(&f, ids, first, fn, ctx, e);
+    if (status)
+        undo(&f);
+    else
+        commit(&f);
+    rkv_mem_free(f.x);
+    rkv_mem_free(f.pos);
+    rkv_mem_free(f.tables);
+    rkv_mem_free(f.panels);
+    rkv_mem_free(f.scratch);
+    rkv_mem_free(f.n_old);
+    rkv_mem_free(f.attention.scratch);
+    return status;
+}
+
+rkv_status rkv_session_prefill(rkv_session *s, const int32_t *ids, size_t n, rkv_error *e)
+{
+    return rkv_session_score(s, ids, n, 0, NULL, NULL, e);
+}

@@ -1,0 +1,112 @@
+/* Attention of many new rows: appended to the cache first, then each tile of rows sees what it may. */
+#include "config.h"
+#include "engine/prefill.h"
+
+#include <string.h>
+
+#include "base/thread.h"
+
+/* Positions whose group of query heads makes up one tile. */
+static int positions_per_tile(const rkv_config *c)
+{
+    const int n = RKV_ROWS_PER_TILE / (c->n_head / c->n_kv_head);
+    return n > 0 ? n : 1;
+}
+
+static int rows_per_tile(const rkv_config *c)
+{
+    return positions_per_tile(c) * (c->n_head / c->n_kv_head);
+}
+
+size_t rkv_row_attention_floats(const rkv_config *c)
+{
+    /* queries and outputs, running maximum and sum, ranges (as wide as floats), attention's own */
+    const size_t rows = (size_t)rows_per_tile(c);
+    const size_t n = rows * (2 * (size_t)c->d_head + 4) + rkv_attend_scratch((int)rows, c->d_head);
+    return (n + 15) / 16 * 16;
+}
+
+static void append(const rkv_row_attention *a, const rkv_step *step, int l)
+{
+    const rkv_config *c = &a->s->m->config;
+    const ptrdiff_t ld = (ptrdiff_t)c->n_kv_head * c->d_head;
+    #pragma omp parallel for schedule(static) num_threads(step->n_thread) if (step->n_tok > 8)
+    for (int h = 0; h < c->n_kv_head; h++)
+        rkv_kv_append(a->s->kv, step->be, l, h, step->k + (ptrdiff_t)h * c->d_head, ld,
+                      step->v + (ptrdiff_t)h * c->d_head, ld, step->n_tok, step->pos[0]);
+}
+
+static void observe(const rkv_row_attention *a, const rkv_step *step)
+{
+    const rkv_config *c = &a->s->m->config;
+    const size_t row = (size_t)c->n_head * (size_t)c->d_head;
+    for (int i = 0; a->observed && i < step->n_tok; i++) {
+        const int32_t at = step->pos[i] - a->observe_from;
+        if (at < 0 || at >= a->n_query)
+            continue;
+        float *to = a->observed + (size_t)at * row;
+        memcpy(to, step->q + (size_t)i * row, row * sizeof *to);
+        step->be->ops.scale[RKV_DT_f32](to, c->attn_scale, (int)row);
+    }
+}
+
+/* First slot at a position above p; pos ascends. */
+static int first_above(const int32_t *pos, int n, int32_t p)
+{
+    int a = 0, b = n;
+    while (a < b) {
+        const int mid = a + (b - a) / 2;
+        if (pos[mid] > p)
+            b = mid;
+        else
+            a = mid + 1;
+    }
+    return a;
+}
+
+/* Rows of the step whose positions make up tile t, for one KV head. */
+static void attend_tile(const rkv_row_attention *a, const rkv_step *step, int l, int h, int t,
+                        float *scratch)
+{
+    const rkv_config *c = &a->s->m->config;
+    const int d = c->d_head, n_group = c->n_head / c->n_kv_head, per_tile = positions_per_tile(c);
+    const int first = t * per_tile, left = step->n_tok - first, n_pos = left < per_tile ? left : per_tile;
+    const int n_q = n_pos * n_group, rows = rows_per_tile(c);
+    const size_t row = (size_t)n_group * (size_t)d;
+    float *q = scratch, *out = q + (size_t)rows * (size_t)d, *m = out + (size_t)rows * (size_t)d;
+    float *sum = m + rows;
+    int32_t *lo = (int32_t *)(void *)(sum + rows), *hi = lo + rows;
+    const rkv_kv_view kv = rkv_kv_view_of(a->s->kv, l, h);
+    for (int i = 0; i < n_pos; i++) {
+        const int32_t p = step->pos[first + i];
+        const int from = a->s->m->layer[l].sliding
+                             ? first_above(kv.pos, kv.n_slot, p - c->sliding_window) : 0;
+        for (int g = 0; g < n_group; g++) {
+            lo[i * n_group + g] = from;
+            hi[i * n_group + g] = a->n_old[h] + (p - a->pos0) + 1;
+        }
+        memcpy(q + (size_t)i * row, step->q + ((size_t)(first + i) * (size_t)c->n_kv_head + (size_t)h) * row,
+               row * sizeof *q);
+    }
+    step->be->ops.scale[RKV_DT_f32](q, c->attn_scale, n_q * d);
+    rkv_attend_begin(out, m, sum, n_q, d);
+    rkv_attend_add(step->be, out, m, sum, q, n_q, lo, hi, &kv, NULL, (float *)(void *)(hi + rows));
+    rkv_attend_end(step->be, out, sum, n_q, d);
+    for (int i = 0; i < n_pos; i++)
+        memcpy(step->att + ((size_t)(first + i) * (size_t)c->n_kv_head + (size_t)h) * row,
+               out + (size_t)i * row, row * sizeof *out);
+}
+
+void rkv_row_attention_run(void *ctx, rkv_step *step, int l)
+{
+    const rkv_row_attention *a = ctx;
+    const rkv_config *c = &a->s->m->config;
+    append(a, step, l);
+    observe(a, step);
+    const int per_tile = positions_per_tile(c), n_tile = (step->n_tok + per_tile - 1) / per_tile;
+    const size_t floats = rkv_row_attention_floats(c);
+    /* Tiles differ in cost (a causal triangle) and are independent: any schedule gives the same bits. */
+    #pragma omp parallel for schedule(dynamic, 1) num_threads(step->n_thread)
+    for (int i = 0; i < c->n_kv_head * n_tile; i++)
+        attend_tile(a, step, l, i / n_tile, i % n_tile, a->scratch + (size_t)rkv_thread_index() * floats);
+}

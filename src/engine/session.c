@@ -1,0 +1,210 @@
+/* Making, copying and describing sessions. */
+#include "config.h"
+#include "engine/session.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+
+rkv_session_options rkv_session_options_default(void)
+{
+    return (rkv_session_options){.n_chunk = 256, .k_type = "f16", .v_type = "f16",
+                                 .policy = rkv_policy_default()};
+}
+
+static rkv_status kv_type(rkv_dtype *out, const char *name, const rkv_model *m, const char *what,
+                          rkv_error *e)
+{
+    const rkv_dtype t = rkv_dtype_from_name(name ? name : "f16");
+    const rkv_ops *ops = &m->backend.ops;
+    if (t == RKV_DT_COUNT || !ops->pack[t] || !ops->kv_score[t] || !ops->kv_mix[t])
+        return rkv_fail(e, RKV_E_ARG, "%s '%.40s': expected f16 or f32", what, name);
+    if (m->config.d_head % rkv_dtype_get(t)->block_len)
+        return rkv_fail(e, RKV_E_ARG, "%s '%s': heads of %d numbers cannot be stored in blocks of %d", what,
+                        name, m->config.d_head, rkv_dtype_get(t)->block_len);
+    *out = t;
+    return RKV_OK;
+}
+
+static rkv_status check_options(rkv_session *s, rkv_error *e)
+{
+    enum { MAX_THREAD = 1024, MAX_CHUNK = 1 << 16 };
+    rkv_session_options *o = &s->o;
+    if (o->n_ctx == 0)
+        o->n_ctx = s->m->config.n_ctx_train;
+    if (o->n_ctx < 1 || o->n_ctx > RKV_MAX_CTX)
+        return rkv_fail(e, RKV_E_ARG, "context of %d tokens, expected 1 to %d", o->n_ctx, RKV_MAX_CTX);
+    if (o->n_thread < 0 || o->n_thread > MAX_THREAD)
+        return rkv_fail(e, RKV_E_ARG, "%d threads, expected 0 (all) to %d", o->n_thread, MAX_THREAD);
+    if (o->n_chunk < 1 || o->n_chunk > MAX_CHUNK)
+        return rkv_fail(e, RKV_E_ARG, "prefill chunk of %d rows, expected 1 to %d", o->n_chunk, MAX_CHUNK);
+    s->n_thread = rkv_thread_count(o->n_thread);
+    RKV_TRY(rkv_policy_check(&o->policy, e));
+    const rkv_allocator *a = rkv_allocator_find(o->policy.allocator);
+    if (a->needs_profile && rkv_policy_active(&o->policy) && !o->policy.profile)
+        return rkv_fail(e, RKV_E_ARG, "policy: allocator '%s' needs a profile of the model; make one with "
+                        "rkv profile and name it with --kv-profile", a->name);
+    if (o->policy.profile)
+        RKV_TRY(rkv_profile_check(o->policy.profile, s->m, e));
+    return RKV_OK;
+}
+
+/* Floats of s->row: step scratch, the row itself, the normed row, two angle tables. */
+static size_t row_floats(const rkv_config *c)
+{
+    return rkv_step_scratch(c, 1) + 2 * (size_t)c->d_model + 2 * (size_t)c->d_head;
+}
+
+static rkv_status create(rkv_session *s, rkv_error *e)
+{
+    const rkv_config *c = &s->m->config;
+    rkv_dtype k, v;
+    RKV_TRY(check_options(s, e));
+    RKV_TRY(kv_type(&k, s->o.k_type, s->m, "K cache type", e));
+    RKV_TRY(kv_type(&v, s->o.v_type, s->m, "V cache type", e));
+    RKV_TRY(rkv_kv_create(&s->kv, c->n_layer, c->n_kv_head, c->d_head, k, v, e));
+    s->budget = rkv_mem_calloc((size_t)c->n_layer, sizeof *s->budget);
+    s->logits = rkv_mem_alloc((size_t)c->n_vocab * sizeof *s->logits);
+    s->row = rkv_mem_alloc(row_floats(c) * sizeof *s->row);
+    if (!s->budget || !s->logits || !s->row)
+        return rkv_fail(e, RKV_E_MEM, "session: out of memory");
+    return RKV_OK;
+}
+
+rkv_status rkv_session_create(rkv_session **out, const rkv_model *m, const rkv_session_options *o,
+                              rkv_error *e)
+{
+    if (!m->arch)
+        return rkv_fail(e, RKV_E_ARG, "%s: loaded for its tokenizer only", rkv_gguf_path(m->file));
+    rkv_session *s = rkv_mem_calloc(1, sizeof *s);
+    if (!s)
+        return rkv_fail(e, RKV_E_MEM, "session: out of memory");
+    s->m = m;
+    s->o = o ? *o : rkv_session_options_default();
+    const rkv_status status = create(s, e);
+    if (status) {
+        rkv_session_free(s);
+        return status;
+    }
+    *out = s;
+    return RKV_OK;
+}
+
+void rkv_session_free(rkv_session *s)
+{
+    if (!s)
+        return;
+    rkv_kv_free(s->kv);
+    rkv_mem_free(s->budget);
+    rkv_mem_free(s->seen.q);
+    rkv_mem_free(s->logits);
+    rkv_mem_free(s->row);
+    rkv_mem_free(s->part);
+    rkv_mem_free(s);
+}
+
+int rkv_session_room(const rkv_session *s)
+{
+    enum { MOST = 1024 };
+    const int left = s->o.n_ctx - s->n_past;
+    return left < MOST ? left : MOST;
+}
+
+static rkv_status copy_observation(rkv_session *to, const rkv_session *from, rkv_error *e)
+{
+    const rkv_config *c = &from->m->config;
+    if (!from->seen.q || !from->seen.per_layer)
+        return RKV_OK;
+    const size_t n = (size_t)c->n_layer * (size_t)from->seen.n_query * (size_t)c->n_head *
+                     (size_t)c->d_head * sizeof *from->seen.q;
+    to->seen = from->seen;
+    to->seen.q = rkv_mem_alloc(n);
+    if (!to->seen.q)
+        return rkv_fail(e, RKV_E_MEM, "session: out of memory for a copy of the observed queries");
+    memcpy(to->seen.q, from->seen.q, n);
+    return RKV_OK;
+}
+
+rkv_status rkv_session_fork(rkv_session **out, const rkv_session *from, rkv_error *e)
+{
+    rkv_session *s;
+    RKV_TRY(rkv_session_create(&s, from->m, &from->o, e));
+    rkv_kv *kv = NULL;
+    rkv_status status = rkv_kv_clone(&kv, from->kv, rkv_session_room(from), e);
+    if (!status) {
+        rkv_kv_free(s->kv);
+        s->kv = kv;
+        status = copy_observation(s, from, e);
+    }
+    if (status) {
+        rkv_session_free(s);
+        return status;
+    }
+    s->n_past = from->n_past;
+    s->n_prompt = from->n_prompt;
+    s->cap = from->cap;
+    s->compressed = from->compressed;
+    s->has_logits = from->has_logits;
+    memcpy(s->budget, from->budget, (size_t)s->m->config.n_layer * sizeof *s->budget);
+    if (from->has_logits)
+        memcpy(s->logits, from->logits, (size_t)s->m->config.n_vocab * sizeof *s->logits);
+    *out = s;
+    return RKV_OK;
+}
+
+rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_t n, rkv_error *e)
+{
+    if (n < 1)
+        return rkv_fail(e, RKV_E_ARG, "the prompt is empty");
+    if (n > (size_t)(s->o.n_ctx - s->n_past))
+        return rkv_fail(e, RKV_E_ARG, "%zu tokens do not fit: %d of a context of %d are taken; use a larger "
+                        "--ctx-size", n, s->n_past, s->o.n_ctx);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= s->m->config.n_vocab)
+            return rkv_fail(e, RKV_E_ARG, "token id #%zu is %d, expected 0 to %d", i, ids[i],
+                            s->m->config.n_vocab - 1);
+    return RKV_OK;
+}
+
+const float *rkv_session_logits(const rkv_session *s)
+{
+    return s->has_logits ? s->logits : NULL;
+}
+
+int64_t rkv_session_n_past(const rkv_session *s)
+{
+    return s->n_past;
+}
+
+rkv_kv_info rkv_session_kv_info(const rkv_session *s)
+{
+    const rkv_config *c = &s->m->config;
+    const uint64_t slot = s->kv->k_bytes + s->kv->v_bytes;
+    rkv_kv_info i = {.n_prompt = s->n_prompt, .cap = s->cap};
+    for (int l = 0; l < c->n_layer; l++) {
+        const uint64_t bytes = rkv_kv_layer_bytes(s->kv, l);
+        i.bytes += bytes;
+        if (rkv_session_skips(s, l)) {
+            i.bytes_full += bytes;
+            continue;
+        }
+        i.bytes_full += (uint64_t)s->n_past * slot * (uint64_t)c->n_kv_head;
+        i.n_kept += s->budget[l];
+    }
+    return i;
+}
+
+int rkv_session_layer_budget(const rkv_session *s, int l)
+{
+    return l >= 0 && l < s->m->config.n_layer ? s->budget[l] : 0;
+}
+
+int rkv_session_kept(const rkv_session *s, int l, int kv_head, const int32_t **pos)
+{
+    if (l < 0 || l >= s->m->config.n_layer || kv_head < 0 || kv_head >= s->m->config.n_kv_head)
+        return 0;
+    const rkv_kv_head *h = rkv_kv_at(s->kv, l, kv_head);
+    *pos = h->pos;
+    return h->n_slot;
+}

@@ -1,0 +1,56 @@
+/* A session: one timeline over an immutable model. Inside view for the engine, the sweep and tests. */
+#ifndef RKV_SESSION_H
+#define RKV_SESSION_H
+
+#include "kv/kv.h"
+#include "model/model.h"
+#include "policy/policy.h"
+#include "rkv.h"
+
+typedef struct rkv_observation {        /* queries that selectors score by */
+    float *q;                   /* [n_layer][n_query][n_head][d_head], scaled and rotated; NULL: not kept */
+    int n_query;                /* of the last positions of the first prompt */
+    int per_layer;              /* 0: one layer's worth, reused: layers are compressed as they are done */
+} rkv_observation;
+
+struct rkv_session {
+    const rkv_model *m;
+    rkv_session_options o;      /* as given, with defaults filled in */
+    int n_thread;
+    rkv_kv *kv;
+    int n_past;                 /* positions taken */
+    int n_prompt;               /* length of the first prompt; 0 before it */
+    int cap;                    /* mean budget per layer and KV head */
+    int *budget;                /* [n_layer] per KV head, of the first prompt */
+    int compressed;
+    rkv_observation seen;
+    float *logits;              /* [n_vocab]; valid when has_logits */
+    int has_logits;
+    /* decode: scratch for one row, allocated once; attention partials grow with the cache */
+    float *row;                 /* step scratch, x, angle tables */
+    float *part;
+    size_t n_part;              /* floats of part */
+};
+
+/* Tokens of room that a head is given beyond what it holds: what is left of n_ctx, within reason. */
+int rkv_session_room(const rkv_session *s);
+
+/* The layer is outside the budget. */
+static inline int rkv_session_skips(const rkv_session *s, int l)
+{
+    return s->m->layer[l].sliding;
+}
+
+/* Checks ids and length before anything is touched. */
+rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
+
+/* compress.c: chooses and keeps slots of layer l of the first prompt, all heads, leaving `room` free
+ * slots in each; q: the layer's observed queries [n_query][n_head][d_head]. RKV_E_MEM: some heads may be
+ * done, the others are as they were. */
+rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, const float *q,
+                                      int n_query, int room, rkv_error *e);
+
+/* Budgets of the policy for a prompt of n tokens into s->budget and s->cap. */
+rkv_status rkv_session_budget(rkv_session *s, const rkv_policy *p, int n, rkv_error *e);
+
+#endif

@@ -1,0 +1,95 @@
+/* KL divergence over a vocabulary that passes by in pieces, so that no row of logits is kept whole. */
+#include "config.h"
+#include "profile/sweep.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+
+typedef struct sums {           /* of one row, relative to its largest logit so far */
+    double top, z;              /* max; sum exp(logit - top) */
+    double cross;               /* sum exp(ref - ref top) (ref - logit): variants only */
+} sums;
+
+struct rkv_kl_stream {
+    int n_ref, n_row, n_col_max, n_thread;
+    sums *row;                  /* [n_row] */
+    double *weight;             /* [n_thread][n_col_max] exp(ref - ref top) of one row */
+};
+
+rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_max, int n_thread, rkv_error *e)
+{
+    rkv_kl_stream *s = rkv_mem_calloc(1, sizeof *s);
+    if (s) {
+        *s = (rkv_kl_stream){.n_ref = n_ref, .n_row = n_row, .n_col_max = n_col_max, .n_thread = n_thread};
+        s->row = rkv_mem_alloc((size_t)n_row * sizeof *s->row);
+        s->weight = rkv_mem_alloc((size_t)n_thread * (size_t)n_col_max * sizeof *s->weight);
+    }
+    if (!s || !s->row || !s->weight) {
+        rkv_kl_free(s);
+        return rkv_fail(e, RKV_E_MEM, "KL: out of memory for %d rows", n_row);
+    }
+    for (int i = 0; i < n_row; i++)
+        s->row[i] = (sums){-INFINITY, 0.0, 0.0};
+    *out = s;
+    return RKV_OK;
+}
+
+void rkv_kl_free(rkv_kl_stream *s)
+{
+    if (!s)
+        return;
+    rkv_mem_free(s->row);
+    rkv_mem_free(s->weight);
+    rkv_mem_free(s);
+}
+
+/* Raises the maximum over the new columns; returns what earlier sums must be multiplied by. */
+static double raise_top(sums *r, const float *x, int n)
+{
+    const double old = r->top;
+    for (int i = 0; i < n; i++)
+        r->top = (double)x[i] > r->top ? (double)x[i] : r->top;
+    return isinf(old) ? 0.0 : exp(old - r->top);
+}
+
+/* One reference row and all rows that are compared with it. */
+static void add_position(rkv_kl_stream *s, int i, const float *logits, int n, int ld, double *weight)
+{
+    const float *ref = logits + (ptrdiff_t)i * ld;
+    const double f = raise_top(&s->row[i], ref, n);
+    s->row[i].z *= f;
+    for (int c = 0; c < n; c++) {
+        weight[c] = exp((double)ref[c] - s->row[i].top);
+        s->row[i].z += weight[c];
+    }
+    for (int r = i + s->n_ref; r < s->n_row; r += s->n_ref) {
+        const float *x = logits + (ptrdiff_t)r * ld;
+        sums *v = &s->row[r];
+        v->z *= raise_top(v, x, n);
+        double cross = v->cross * f;
+        for (int c = 0; c < n; c++) {
+            v->z += exp((double)x[c] - v->top);
+            cross += weight[c] * ((double)ref[c] - (double)x[c]);
+        }
+        v->cross = cross;
+    }
+}
+
+void rkv_kl_add(rkv_kl_stream *s, const float *logits, int n_col, int ld)
+{
+    #pragma omp parallel for schedule(static) num_threads(s->n_thread)
+    for (int i = 0; i < s->n_ref; i++)
+        add_position(s, i, logits, n_col, ld,
+                     s->weight + (ptrdiff_t)rkv_thread_index() * s->n_col_max);
+}
+
+void rkv_kl_end(const rkv_kl_stream *s, double *kl)
+{
+    for (int r = s->n_ref; r < s->n_row; r++) {
+        const sums *p = &s->row[r % s->n_ref], *q = &s->row[r];
+        const double v = q->cross / p->z + (q->top + log(q->z)) - (p->top + log(p->z));
+        kl[r - s->n_ref] = v > 0.0 ? v : 0.0;
+    }
+}

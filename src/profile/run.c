@@ -1,0 +1,236 @@
+/* A profile from a file of examples: prefill, the model's own answer, one sweep each, then the means. */
+#include "config.h"
+#include "profile/profile.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "profile/data.h"
+#include "profile/resume.h"
+#include "profile/sweep.h"
+
+enum { MIN_RESPONSE = 8 };
+
+rkv_profile_options rkv_profile_options_default(void)
+{
+    return (rkv_profile_options){.n_response = 32, .noise = 0.5, .n_seed = 4};
+}
+
+typedef struct job {
+    const rkv_model *m;
+    const rkv_profile_options *o;
+    rkv_data data;
+    rkv_resume *resume;
+    rkv_profile *profile;
+    int n_example, n_value;     /* examples to look at; numbers per example: [n_seed][n_layer] */
+    int at;                     /* example at work, for progress */
+    double *kl;                 /* [n_example][n_value]; used examples first */
+} job;
+
+static rkv_status check(const rkv_profile_options *o, rkv_error *e)
+{
+    if (o->n_example_max < 0)
+        return rkv_fail(e, RKV_E_ARG, "profile: %d examples, expected 0 (all) or more", o->n_example_max);
+    if (o->n_response < MIN_RESPONSE || o->n_response > 4096)
+        return rkv_fail(e, RKV_E_ARG, "profile: %d response tokens, expected %d to 4096", o->n_response,
+                        MIN_RESPONSE);
+    if (!(o->noise > 0.0 && o->noise <= 100.0))
+        return rkv_fail(e, RKV_E_ARG, "profile: noise of %g, expected more than 0 and at most 100", o->noise);
+    if (o->n_seed < 1 || o->n_seed > 1000)
+        return rkv_fail(e, RKV_E_ARG, "profile: %d noise seeds, expected 1 to 1000", o->n_seed);
+    if (o->n_ctx < 0)
+        return rkv_fail(e, RKV_E_ARG, "profile: context of %d tokens, expected 0 (the model's) or more",
+                        o->n_ctx);
+    return RKV_OK;
+}
+
+/* Passes on the progress of an example's parts: prefill counts 60 of 100, the sweep 40. */
+static int progress(void *ctx, const char *phase, int64_t done, int64_t total)
+{
+    const job *j = ctx;
+    const int64_t part = done * (strcmp(phase, "sweep") ? 60 : 40) / (total ? total : 1);
+    const int64_t at = 100 * (int64_t)j->at + part + (strcmp(phase, "sweep") ? 0 : 60);
+    return j->o->progress ? j->o->progress(j->o->progress_ctx, "profile", at, 100 * (int64_t)j->n_example) : 0;
+}
+
+/* The model's own greedy answer after the prompt that s holds, up to n tokens, without the end token. */
+static rkv_status greedy_answer(rkv_session *s, int32_t *out, int n, int *n_out, rkv_error *e)
+{
+    rkv_sampler *sampler;
+    RKV_TRY(rkv_sampler_create(&sampler, s->m->config.n_vocab, NULL, e));
+    rkv_status status = RKV_OK;
+    *n_out = 0;
+    while (!status && *n_out < n) {
+        const int32_t id = rkv_sampler_next(sampler, rkv_session_logits(s));
+        if (rkv_token_is_end(s->m, id))
+            break;
+        out[(*n_out)++] = id;
+        if (*n_out < n)
+            status = rkv_session_decode(s, id, e);
+    }
+    rkv_sampler_free(sampler);
+    return status;
+}
+
+/* Takes the answer's tokens out of the cache again. */
+static void rewind_to_prompt(rkv_session *s, int n_prompt)
+{
+    for (int l = 0; l < s->m->config.n_layer; l++)
+        rkv_kv_truncate(s->kv, l, n_prompt);
+    s->n_past = n_prompt;
+}
+
+static rkv_status measure(job *j, const rkv_example *x, enum rkv_example_state *state, double *kl,
+                          int *n_fed, rkv_error *e)
+{
+    const rkv_profile_options *o = j->o;
+    rkv_session_options so = rkv_session_options_default();
+    so.n_ctx = (int)x->n_prompt + o->n_response;
+    so.n_thread = o->n_thread;
+    so.progress = progress;
+    so.progress_ctx = j;
+    rkv_session *s = NULL;
+    int32_t *fed = rkv_mem_alloc((size_t)o->n_response * sizeof *fed);
+    rkv_status status = fed ? RKV_OK : rkv_fail(e, RKV_E_MEM, "profile: out of memory");
+    if (!status)
+        status = rkv_session_create(&s, j->m, &so, e);
+    if (!status)
+        status = rkv_session_prefill(s, x->prompt, x->n_prompt, e);
+    if (!status && x->response) {
+        *n_fed = x->n_response < (size_t)o->n_response ? (int)x->n_response : o->n_response;
+        memcpy(fed, x->response, (size_t)*n_fed * sizeof *fed);
+    } else if (!status) {
+        status = greedy_answer(s, fed, o->n_response, n_fed, e);
+        rewind_to_prompt(s, (int)x->n_prompt);
+    }
+    *state = *n_fed < MIN_RESPONSE ? RKV_EXAMPLE_SHORT : RKV_EXAMPLE_USED;
+    if (!status && *state == RKV_EXAMPLE_USED) {
+        const rkv_sweep_options sweep = {j->at, o->n_seed, o->noise};
+        status = rkv_sweep_run(kl, s, fed, *n_fed, &sweep, e);
+    }
+    rkv_session_free(s);
+    rkv_mem_free(fed);
+    return status;
+}
+
+static rkv_status run_example(job *j, enum rkv_example_state *state, double *kl, int *n_fed, rkv_error *e)
+{
+    const int n_ctx = j->o->n_ctx ? j->o->n_ctx : j->m->config.n_ctx_train;
+    rkv_example x;
+    RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
+    rkv_status s = RKV_OK;
+    *n_fed = 0;
+    if (x.n_prompt > (size_t)n_ctx)
+        *state = RKV_EXAMPLE_LONG;
+    else
+        s = measure(j, &x, state, kl, n_fed, e);
+    rkv_example_free(&x);
+    return s;
+}
+
+static rkv_status run_all(job *j, rkv_error *e)
+{
+    rkv_profile *p = j->profile;
+    for (j->at = 0; j->at < j->n_example; j->at++) {
+        enum rkv_example_state state;
+        int n_fed = 0;
+        double *kl = j->kl + (size_t)p->n_example * (size_t)j->n_value;
+        RKV_TRY(rkv_resume_get(j->resume, j->at, &state, kl, j->n_value, &n_fed, e));
+        if (state == RKV_EXAMPLE_NEW) {
+            RKV_TRY(run_example(j, &state, kl, &n_fed, e));
+            RKV_TRY(rkv_resume_put(j->resume, j->at, state, kl, j->n_value, n_fed, e));
+        }
+        p->n_skipped_long += state == RKV_EXAMPLE_LONG;
+        p->n_skipped_short += state == RKV_EXAMPLE_SHORT;
+        if (state == RKV_EXAMPLE_USED) {
+            p->n_example++;
+            p->n_position += n_fed;
+        }
+        if (progress(j, "sweep", 1, 1))
+            return rkv_fail(e, RKV_E_CANCELLED, "interrupted after example %d of %d", j->at + 1, j->n_example);
+    }
+    if (!p->n_example)
+        return rkv_fail(e, RKV_E_ARG, "%s: none of %d examples is usable: %d have answers under %d tokens, %d "
+                        "prompts are longer than the context", j->data.path, j->n_example,
+                        p->n_skipped_short, MIN_RESPONSE, p->n_skipped_long);
+    return RKV_OK;
+}
+
+/* Mean and standard errors of one layer. Examples weigh the same whatever their length. */
+static void summarize(const job *j, int l)
+{
+    const int n = j->profile->n_example, n_seed = j->o->n_seed, n_layer = j->profile->n_layer;
+    double sum = 0.0, square = 0.0, within = 0.0;
+    for (int x = 0; x < n; x++) {
+        const double *kl = j->kl + (size_t)x * (size_t)j->n_value + l;
+        double mean = 0.0, var = 0.0;
+        for (int s = 0; s < n_seed; s++)
+            mean += kl[(ptrdiff_t)s * n_layer] / n_seed;
+        for (int s = 0; s < n_seed; s++)
+            var += (kl[(ptrdiff_t)s * n_layer] - mean) * (kl[(ptrdiff_t)s * n_layer] - mean);
+        within += n_seed > 1 ? var / (n_seed - 1) / n_seed : (double)NAN;
+        sum += mean;
+        square += mean * mean;
+    }
+    rkv_layer_signal *out = &j->profile->sensitivity[l];
+    out->mean = sum / n;
+    const double var = n > 1 ? fmax(0.0, (square - sum * sum / n) / (n - 1)) : (double)NAN;
+    out->se_examples = sqrt(var / n);
+    out->se_seeds = sqrt(within) / n;
+    out->in_budget = 1;
+}
+
+static rkv_status open_resume(job *j, rkv_error *e)
+{
+    char signature[400];
+    const rkv_model_info *i = rkv_model_get_info(j->m);
+    if (!j->o->resume_dir)
+        return RKV_OK;
+    snprintf(signature, sizeof signature, "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, "
+             "context %d, tier %s, format %d", i->fingerprint, (unsigned long long)j->data.hash,
+             j->o->from_answers ? "answers" : "greedy", j->o->n_response, j->o->noise, j->o->n_seed,
+             j->o->n_ctx, i->tier, RKV_PROFILE_VERSION);
+    return rkv_resume_open(&j->resume, j->o->resume_dir, signature, e);
+}
+
+static rkv_status start(job *j, rkv_error *e)
+{
+    const rkv_profile_options *o = j->o;
+    RKV_TRY(rkv_profile_create(&j->profile, rkv_model_get_info(j->m), e));
+    j->profile->noise = o->noise;
+    j->profile->n_seed = o->n_seed;
+    j->profile->n_response = o->n_response;
+    j->profile->from_answers = o->from_answers;
+    j->n_example = o->n_example_max && o->n_example_max < j->data.n_line ? o->n_example_max : j->data.n_line;
+    j->n_value = o->n_seed * j->profile->n_layer;
+    j->kl = rkv_mem_alloc(rkv_mem_product((size_t)j->n_example, (size_t)j->n_value * sizeof *j->kl));
+    if (!j->kl)
+        return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", j->n_example);
+    return open_resume(j, e);
+}
+
+rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
+                           const rkv_profile_options *options, rkv_error *e)
+{
+    const rkv_profile_options def = rkv_profile_options_default();
+    job j = {.m = m, .o = options ? options : &def};
+    RKV_TRY(check(j.o, e));
+    RKV_TRY(rkv_data_load(&j.data, jsonl_path, e));
+    rkv_status s = start(&j, e);
+    if (!s)
+        s = run_all(&j, e);
+    for (int l = 0; !s && l < j.profile->n_layer; l++)
+        if (!m->layer[l].sliding)
+            summarize(&j, l);
+    rkv_resume_close(j.resume);
+    rkv_data_free(&j.data);
+    rkv_mem_free(j.kl);
+    if (s) {
+        rkv_profile_free(j.profile);
+        return s;
+    }
+    *out = j.profile;
+    return RKV_OK;
+}

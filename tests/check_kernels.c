@@ -1,0 +1,124 @@
+/* Every kernel of kernels.def against its reference, at every tier that this CPU has.
+ * check_kernels [--seed N] [--kernel PATTERN] [--case I] [--cases N] [--list]
+ * PATTERN is a shell pattern of kernel names; --cases runs at most N cases per kernel, evenly chosen. */
+#include "config.h"
+#include "check.h"
+
+#include <fnmatch.h>
+#include <getopt.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "cpu.h"
+#include "kernels.h"
+#include "kernels/run.h"
+
+static const kernel_row rows[] = {
+#define RKV_KERNEL(op, dt, isa) \
+    {"rkv_" #op "_" #dt "_" #isa, #op, #isa, RKV_DT_##dt, RKV_ISA_##isa, (kernel_fn)rkv_##op##_##dt##_##isa},
+#include "kernels.def"
+#undef RKV_KERNEL
+};
+enum { n_rows = sizeof rows / sizeof *rows };
+
+/* Tiers that can run here; the build that emulates AVX-512 runs it anywhere. */
+static uint32_t features(void)
+{
+#ifdef RKV_EMULATE_AVX512
+    return rkv_cpu_detect() | RKV_ISA_avx512;
+#else
+    return rkv_cpu_detect();
+#endif
+}
+
+static int same_op(const kernel_row *a, const kernel_row *b)
+{
+    return a->dt == b->dt && !strcmp(a->op, b->op);
+}
+
+static kernel_fn reference(const kernel_row *k)
+{
+    for (int i = 0; i < n_rows; i++)
+        if (same_op(&rows[i], k) && !rows[i].isa)
+            return rows[i].fn;
+    return NULL;
+}
+
+/* Dispatch takes the last row that fits, so a row must not come after a stronger one. */
+static int in_order(int i)
+{
+    for (int j = 0; j < i; j++)
+        if (same_op(&rows[j], &rows[i]) && (rows[j].isa & rows[i].isa) == rows[i].isa)
+            return 0;
+    return 1;
+}
+
+static void check_row(int i, uint32_t have, const run_options *o)
+{
+    const kernel_row *k = &rows[i];
+    const op_driver *d = run_driver(k->op);
+    const kernel_fn ref = reference(k);
+    const char *trouble = !d ? "its op has no driver in tests/kernels"
+                          : !ref ? "there is no reference"
+                          : !in_order(i) ? "its row comes after one of a stronger or equal tier" : NULL;
+    if (trouble) {
+        CHECK(!trouble, "%s: %s", k->name, trouble);
+        return;
+    }
+    if ((have & k->isa) != k->isa) {
+        SKIP(1, "%s: this CPU has no %s", k->name, k->tier);
+        return;
+    }
+    const int64_t from = rkv_clock_ns();
+    const run_result r = run_kernel(k, ref, d, o);
+    CHECK(!r.failed, "%s: %s\n    again: --kernel %s --seed %llu", k->name, r.text, k->name,
+          (unsigned long long)o->seed);
+    printf("%-28s %5d cases %7.3f s  %s\n", k->name, r.n_case,
+           1e-9 * (double)(rkv_clock_ns() - from), r.failed ? "FAILED" : "ok");
+}
+
+static int usage(void)
+{
+    fputs("usage: check_kernels [--seed N] [--kernel PATTERN] [--case I] [--cases N] [--list]\n", stderr);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"seed", required_argument, NULL, 's'},  {"kernel", required_argument, NULL, 'k'},
+        {"case", required_argument, NULL, 'i'},  {"cases", required_argument, NULL, 'n'},
+        {"list", no_argument, NULL, 'l'},        {NULL, 0, NULL, 0},
+    };
+    run_options o = {.seed = (uint64_t)time(NULL), .only_case = -1};
+    const char *pattern = "*";
+    int list = 0;
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+        switch (c) {
+        case 's': o.seed = strtoull(optarg, NULL, 0); break;
+        case 'k': pattern = optarg; break;
+        case 'i': o.only_case = atoi(optarg); break;
+        case 'n': o.n_case = atoi(optarg); break;
+        case 'l': list = 1; break;
+        default: return usage();
+        }
+    if (optind != argc)
+        return usage();
+    if (!run_open()) {
+        fputs("check_kernels: out of memory\n", stderr);
+        return 1;
+    }
+    const uint32_t have = features();
+    printf("seed %llu, tier %s\n", (unsigned long long)o.seed, rkv_cpu_tier_name(have));
+    for (int i = 0; i < n_rows; i++) {
+        if (fnmatch(pattern, rows[i].name, 0))
+            continue;
+        if (list)
+            printf("%s%s\n", rows[i].name, (have & rows[i].isa) == rows[i].isa ? "" : " (not on this CPU)");
+        else
+            check_row(i, have, &o);
+        fflush(stdout);
+    }
+    return list ? 0 : check_end("kernels");
+}

@@ -1,0 +1,150 @@
+/* Drivers of unpack and pack: exact. */
+#include "config.h"
+#include "case.h"
+#include "kernels.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef RKV_PROTO_unpack(*unpack_fn);
+typedef RKV_PROTO_pack(*pack_fn);
+
+enum { EDGE_CASES = 2 };
+
+/* Plain numbers take all lengths; blocks are longer, so fewer of them do. */
+static int n_case(rkv_dtype dt)
+{
+    return rkv_dtype_get(dt)->block_len == 1 ? case_rows(dt) + EDGE_CASES : 20 * INPUT_KINDS;
+}
+
+static int n_block(const kernel_case *c, int index, case_rng *r)
+{
+    if (rkv_dtype_get(c->kernel->dt)->block_len == 1)
+        return case_length(index, r);
+    const int i = index % 20;
+    return i < 17 ? i : 17 + (int)rng_below(r, 100);
+}
+
+static int is_edge(const kernel_case *c, int index)
+{
+    return rkv_dtype_get(c->kernel->dt)->block_len == 1 && index >= case_rows(c->kernel->dt);
+}
+
+static void draw_unpack(kernel_case *c, int index, case_rng *r)
+{
+    const rkv_dtype_desc *d = rkv_dtype_get(c->kernel->dt);
+    c->kind = (input_kind)(index / (d->block_len == 1 ? CASE_LENGTHS : 20) % INPUT_KINDS);
+    const int n = is_edge(c, index) ? 0x10000 : n_block(c, index, r);
+    c->dim[0] = n * d->block_len;
+    operand *src = case_operand(c, OPERAND_IN, 1, (size_t)n, (size_t)d->block_bytes);
+    input_blocks(c->kernel->dt, src->data, (size_t)n, c->kind, 1, r);
+    if (is_edge(c, index) && d->block_bytes == 2)       /* every value that the type has */
+        for (int i = 0; i < n; i++)
+            ((uint16_t *)src->data)[i] = (uint16_t)i;
+    case_operand(c, OPERAND_OUT, 1, (size_t)c->dim[0], sizeof(float));
+}
+
+static void call_unpack(kernel_fn f, const kernel_case *c)
+{
+    ((unpack_fn)f)(at_floats(c, 1), c->op[0].at, c->dim[0]);
+}
+
+static int split_blocks(const kernel_case *c)
+{
+    const int n = c->dim[0] / rkv_dtype_get(c->kernel->dt)->block_len;
+    return n > 1 ? n - 1 : 0;
+}
+
+static void split_unpack(kernel_fn f, const kernel_case *c, int way)
+{
+    const rkv_dtype_desc *d = rkv_dtype_get(c->kernel->dt);
+    const int cut = (way + 1) * d->block_len;
+    ((unpack_fn)f)(at_floats(c, 1) + cut, c->op[0].at + (way + 1) * d->block_bytes, c->dim[0] - cut);
+    ((unpack_fn)f)(at_floats(c, 1), c->op[0].at, cut);
+}
+
+/* The bits, but for those of a NaN. */
+static int judge_unpack(const kernel_case *c, char *text)
+{
+    const float *got = c->op[1].got;
+    float *want = c->op[1].want;
+    for (int i = 0; i < c->dim[0]; i++)
+        if (isnan(got[i]) && isnan(want[i]))
+            want[i] = got[i];
+    return judge_bits(c, 1, text);
+}
+
+/* Quantized types are held against independent values in the test of their formats. */
+static int known_unpack(kernel_fn f, rkv_dtype dt, char *text)
+{
+    static const float f32[] = {1.0f, -2.5f, 65504.0f, 0.0f};
+    static const uint16_t f16[] = {0x3c00, 0xc100, 0x7bff, 0x0000};
+    static const uint16_t bf16[] = {0x3f80, 0xc020, 0x477f, 0x0000};
+    static const double want[] = {1.0, -2.5, 65504.0, 0.0}, want_bf16[] = {1.0, -2.5, 65280.0, 0.0};
+    const void *src = dt == RKV_DT_f32 ? (const void *)f32 : dt == RKV_DT_f16 ? f16 : bf16;
+    if (rkv_dtype_get(dt)->block_len > 1)
+        return 1;
+    float got[4];
+    ((unpack_fn)f)(got, src, 4);
+    return judge_known(got, dt == RKV_DT_bf16 ? want_bf16 : want, 4, 0.0, text);
+}
+
+static void draw_pack(kernel_case *c, int index, case_rng *r)
+{
+    const rkv_dtype_desc *d = rkv_dtype_get(c->kernel->dt);
+    c->kind = (input_kind)(index / (d->block_len == 1 ? CASE_LENGTHS : 20) % INPUT_KINDS);
+    const int edge = is_edge(c, index);
+    c->dim[0] = edge ? INPUT_EDGES : n_block(c, index, r) * d->block_len;
+    operand *in = case_floats(c, OPERAND_IN, 1, (size_t)c->dim[0], r);
+    if (edge)
+        input_edges(in->data);
+    case_operand(c, OPERAND_OUT, 1, (size_t)(c->dim[0] / d->block_len), (size_t)d->block_bytes);
+}
+
+static void call_pack(kernel_fn f, const kernel_case *c)
+{
+    ((pack_fn)f)(c->op[1].at, at_floats(c, 0), c->dim[0]);
+}
+
+static void split_pack(kernel_fn f, const kernel_case *c, int way)
+{
+    const rkv_dtype_desc *d = rkv_dtype_get(c->kernel->dt);
+    const int cut = (way + 1) * d->block_len;
+    ((pack_fn)f)(c->op[1].at + (way + 1) * d->block_bytes, at_floats(c, 0) + cut, c->dim[0] - cut);
+    ((pack_fn)f)(c->op[1].at, at_floats(c, 0), cut);
+}
+
+static int judge_pack(const kernel_case *c, char *text)
+{
+    return judge_bits(c, 1, text);
+}
+
+/* Ties to even, the largest half, the first that becomes infinity, the smallest halves. */
+static int known_pack(kernel_fn f, rkv_dtype dt, char *text)
+{
+    static const float in[] = {1.0f,     1.0f + 0x1p-11f, 1.0f + 0x3p-11f, 65519.0f,  65520.0f,
+                               -INFINITY, 0x1p-25f,       0x1.8p-25f,      -0x1p-14f, -0.0f};
+    static const uint16_t f16[] = {0x3c00, 0x3c00, 0x3c02, 0x7bff, 0x7c00,
+                                   0xfc00, 0x0000, 0x0001, 0x8400, 0x8000};
+    if (rkv_dtype_get(dt)->block_len > 1)
+        return 1;
+    unsigned char got[sizeof in];
+    ((pack_fn)f)(got, in, 10);
+    if (!memcmp(got, dt == RKV_DT_f32 ? (const void *)in : f16, 10 * (size_t)rkv_dtype_get(dt)->block_bytes))
+        return 1;
+    snprintf(text, FAULT_TEXT, "a value at an edge is packed wrongly");
+    return 0;
+}
+
+const op_driver drive_unpack = {
+    .op = "unpack", .dim = {"n"}, .n_case = n_case,
+    .draw = draw_unpack, .call = call_unpack, .judge = judge_unpack,
+    .n_split = split_blocks, .call_split = split_unpack, .known = known_unpack,
+};
+
+const op_driver drive_pack = {
+    .op = "pack", .dim = {"n"}, .n_case = n_case,
+    .draw = draw_pack, .call = call_pack, .judge = judge_pack,
+    .n_split = split_blocks, .call_split = split_pack, .known = known_pack,
+};

@@ -1,0 +1,107 @@
+/* Driver of matvec, for every weight type. */
+#include "config.h"
+#include "case.h"
+#include "kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tol.h"
+
+typedef RKV_PROTO_matvec(*matvec_fn);
+
+enum { N_OUT, N_IN };                   /* dim[] */
+enum { Y, W, X };                       /* operands */
+enum { MAX_IN = 4096 };
+
+static int n_case(rkv_dtype dt)
+{
+    (void)dt;
+    return 60 * INPUT_KINDS;
+}
+
+/* Rows of up to 300 numbers or 20 blocks, now and then of 4096 numbers. */
+static void draw(kernel_case *c, int index, case_rng *r)
+{
+    const rkv_dtype_desc *d = rkv_dtype_get(c->kernel->dt);
+    c->kind = (input_kind)(index % INPUT_KINDS);
+    c->dim[N_OUT] = index % 15;
+    const int n_block = index >= 53 * INPUT_KINDS ? MAX_IN / d->block_len
+                        : d->block_len == 1       ? case_dim(300, r)
+                                                  : (int)rng_below(r, d->block_len == 32 ? 20 : 5);
+    c->dim[N_IN] = n_block * d->block_len;
+    case_operand(c, OPERAND_OUT, 1, (size_t)c->dim[N_OUT], sizeof(float));
+    operand *w = case_operand(c, OPERAND_IN, (size_t)c->dim[N_OUT], (size_t)n_block, (size_t)d->block_bytes);
+    w->apart = 1;
+    input_blocks(c->kernel->dt, w->data, w->n_row * w->row_len, c->kind, 0, r);
+    case_floats(c, OPERAND_IN, 1, (size_t)c->dim[N_IN], r);
+}
+
+static void call(kernel_fn f, const kernel_case *c)
+{
+    ((matvec_fn)f)(at_floats(c, Y), c->op[W].at, c->op[W].stride, at_floats(c, X), c->dim[N_OUT],
+                   c->dim[N_IN]);
+}
+
+/* Rows are independent. */
+static int n_split(const kernel_case *c)
+{
+    return c->dim[N_OUT] > 1 ? c->dim[N_OUT] - 1 : 0;
+}
+
+static void call_split(kernel_fn f, const kernel_case *c, int way)
+{
+    const int cut = way + 1;
+    const ptrdiff_t stride = c->op[W].stride;
+    float *y = at_floats(c, Y), *x = at_floats(c, X);
+    ((matvec_fn)f)(y + cut, c->op[W].at + cut * stride, stride, x, c->dim[N_OUT] - cut, c->dim[N_IN]);
+    ((matvec_fn)f)(y, c->op[W].at, stride, x, cut, c->dim[N_IN]);
+}
+
+static int judge(const kernel_case *c, char *text)
+{
+    static float row[MAX_IN];
+    const unsigned char *w = c->op[W].data;
+    const float *x = c->op[X].data;
+    rkv_ops ops;
+    rkv_ops_init(&ops, 0);
+    for (int i = 0; i < c->dim[N_OUT]; i++, w += c->op[W].row_len * c->op[W].elem) {
+        ops.unpack[c->kernel->dt](row, w, c->dim[N_IN]);
+        double sum = 0.0;
+        for (int j = 0; j < c->dim[N_IN]; j++)
+            sum += fabs((double)row[j] * (double)x[j]);
+        if (!judge_within(c, Y, (size_t)i, tol_sum(c->dim[N_IN], sum), text))
+            return 0;
+    }
+    return 1;
+}
+
+/* Products with no columns are 0; two rows of two plain numbers, with one between them; a block of q8_0. The other formats are held against independent values in the test
+ * of the formats. */
+static int known(kernel_fn f, rkv_dtype dt, char *text)
+{
+    static const float x[32] = {2.0f, -1.0f}, f32[] = {1.0f, -2.5f, 7.0f, 0.5f, 4.0f};
+    static const uint16_t f16[] = {0x3c00, 0xc100, 0x4700, 0x3800, 0x4400};
+    static const uint16_t bf16[] = {0x3f80, 0xc020, 0x40e0, 0x3f00, 0x4080};
+    static const unsigned char q8_0[34] = {0x00, 0x38, 9, 246};      /* 0.5, 9, -10 */
+    static const double zero[2], want[] = {4.5, -3.0}, want_q8_0[] = {14.0};
+    const int bytes = rkv_dtype_get(dt)->block_bytes;
+    float got[2] = {1.0f, 1.0f};
+    ((matvec_fn)f)(got, q8_0, bytes, x, 2, 0);
+    if (!judge_known(got, zero, 2, 0.0, text))
+        return 0;
+    if (dt == RKV_DT_q8_0) {
+        ((matvec_fn)f)(got, q8_0, bytes, x, 1, 32);
+        return judge_known(got, want_q8_0, 1, 0.0, text);
+    }
+    if (rkv_dtype_get(dt)->block_len > 1)
+        return 1;
+    const void *w = dt == RKV_DT_f32 ? (const void *)f32 : dt == RKV_DT_f16 ? f16 : bf16;
+    ((matvec_fn)f)(got, w, 3 * bytes, x, 2, 2);
+    return judge_known(got, want, 2, 0.0, text);
+}
+
+const op_driver drive_matvec = {
+    .op = "matvec", .dim = {"n_out", "n_in"}, .n_case = n_case, .draw = draw, .call = call, .judge = judge,
+    .n_split = n_split, .call_split = call_split, .known = known,
+};

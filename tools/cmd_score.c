@@ -1,0 +1,181 @@
+/* rkv score: log-probabilities of given tokens, and the cost of a policy in nats. */
+#include "config.h"
+#include "common.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct score {
+    const opts *o;
+    rkv_model *m;
+    rkv_session *full, *small;  /* small: the compressed one; NULL without a policy */
+    int32_t *ids;
+    size_t n, prefix;
+    int n_vocab;
+    size_t base;                /* index of row 0 of the piece at hand */
+    float *kept;                /* full-cache logits of a piece, to compare with */
+    cJSON *positions;
+    int32_t *best;              /* [top] */
+    double kl_sum;
+    size_t n_kl;
+} score;
+
+/* The k largest logits, largest first, equal ones by id, by insertion into a sorted list. */
+static int pick_top(int32_t *best, int k, const float *logits, int n)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++) {
+        if (count == k && !(logits[i] > logits[best[k - 1]]))
+            continue;
+        int at = count < k ? count++ : k - 1;
+        for (; at > 0 && logits[i] > logits[best[at - 1]]; at--)
+            best[at] = best[at - 1];
+        best[at] = i;
+    }
+    return count;
+}
+
+static cJSON *describe(score *s, size_t i, const float *logits)
+{
+    cJSON *p = cJSON_CreateObject();
+    const double lse = rkv_logits_lse(logits, s->n_vocab);
+    if (i + 1 < s->n) {
+        cJSON_AddNumberToObject(p, "id", s->ids[i + 1]);
+        cJSON_AddNumberToObject(p, "logprob", (double)logits[s->ids[i + 1]] - lse);
+    } else {
+        cJSON_AddNullToObject(p, "id");
+        cJSON_AddNullToObject(p, "logprob");
+    }
+    cJSON_AddNumberToObject(p, "lse", lse);
+    cJSON *top = cJSON_AddArrayToObject(p, "top");
+    const int n = s->o->top ? pick_top(s->best, s->o->top, logits, s->n_vocab) : 0;
+    for (int k = 0; k < n; k++) {
+        cJSON *t = cJSON_CreateObject();
+        cJSON_AddNumberToObject(t, "id", s->best[k]);
+        cJSON_AddNumberToObject(t, "logprob", (double)logits[s->best[k]] - lse);
+        cJSON_AddItemToArray(top, t);
+    }
+    cJSON_AddItemToArray(s->positions, p);
+    return p;
+}
+
+static int on_rows(void *ctx, int64_t i0, int n_row, const float *logits)
+{
+    score *s = ctx;
+    for (int i = 0; i < n_row; i++)
+        describe(s, s->base + (size_t)i0 + (size_t)i, logits + (size_t)i * (size_t)s->n_vocab);
+    return interrupted();
+}
+
+static int keep_rows(void *ctx, int64_t i0, int n_row, const float *logits)
+{
+    score *s = ctx;
+    memcpy(s->kept + (size_t)i0 * (size_t)s->n_vocab, logits,
+           (size_t)n_row * (size_t)s->n_vocab * sizeof *logits);
+    return interrupted();
+}
+
+static int compare_rows(void *ctx, int64_t i0, int n_row, const float *logits)
+{
+    score *s = ctx;
+    for (int i = 0; i < n_row; i++) {
+        const size_t row = ((size_t)i0 + (size_t)i) * (size_t)s->n_vocab;
+        cJSON *p = describe(s, s->base + (size_t)i0 + (size_t)i, logits + (size_t)i * (size_t)s->n_vocab);
+        const double kl = rkv_logits_kl(s->kept + row, logits + (size_t)i * (size_t)s->n_vocab, s->n_vocab);
+        cJSON_AddNumberToObject(p, "kl", kl);
+        s->kl_sum += kl;
+        s->n_kl++;
+    }
+    return interrupted();
+}
+
+/* Prompt once; a copy is compressed; then both take the remaining ids, piece by piece. */
+static int run_compared(score *s, const rkv_policy *p)
+{
+    rkv_error e;
+    const size_t most_bytes = (size_t)256 << 20, row = (size_t)s->n_vocab * sizeof(float);
+    const size_t piece = most_bytes / row ? most_bytes / row : 1;
+    if (rkv_session_score(s->full, s->ids, s->prefix, 0, on_rows, s, &e) ||
+        rkv_session_fork(&s->small, s->full, &e) || rkv_session_compress(s->small, p, &e))
+        return fail(&e);
+    s->kept = malloc(piece * row);
+    if (!s->kept)
+        return EXIT_MEMORY;
+    for (s->base = s->prefix; s->base < s->n; s->base += piece) {
+        const size_t n = s->n - s->base < piece ? s->n - s->base : piece;
+        if (rkv_session_score(s->full, s->ids + s->base, n, 0, keep_rows, s, &e) ||
+            rkv_session_score(s->small, s->ids + s->base, n, 0, compare_rows, s, &e))
+            return fail(&e);
+    }
+    return 0;
+}
+
+static int run(score *s, const rkv_policy *p)
+{
+    rkv_error e;
+    rkv_session_options so = session_options(s->o, p);
+    const int active = p->budget_kind != RKV_BUDGET_NONE;
+    s->n_vocab = rkv_model_get_info(s->m)->n_vocab;
+    s->prefix = s->o->prefix ? (size_t)s->o->prefix : s->n;
+    if (s->prefix > s->n)
+        return usage("score: --prefix %zu is more than the %zu ids", s->prefix, s->n);
+    if (!so.n_ctx)
+        so.n_ctx = s->n ? (int)s->n : 1;
+    so.observe = active;
+    so.policy.budget_kind = RKV_BUDGET_NONE;    /* the prompt is compressed in a copy */
+    const int k = s->o->top < s->n_vocab ? s->o->top : s->n_vocab;
+    s->best = malloc(((size_t)k + 1) * sizeof *s->best);
+    s->positions = cJSON_CreateArray();
+    if (!s->best || !s->positions)
+        return EXIT_MEMORY;
+    if (rkv_session_create(&s->full, s->m, &so, &e))
+        return fail(&e);
+    if (active)
+        return run_compared(s, p);
+    return rkv_session_score(s->full, s->ids, s->n, 0, on_rows, s, &e) ? fail(&e) : 0;
+}
+
+static int print(score *s)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddItemToObject(root, "positions", s->positions);
+    s->positions = NULL;
+    if (s->small) {
+        const rkv_kv_info kv = rkv_session_kv_info(s->small);
+        cJSON_AddNumberToObject(root, "prefix", (double)s->prefix);
+        cJSON_AddNumberToObject(root, "mean_kl", s->n_kl ? s->kl_sum / (double)s->n_kl : NAN);
+        cJSON_AddNumberToObject(root, "kv_bytes", (double)kv.bytes);
+        cJSON_AddNumberToObject(root, "kv_bytes_full", (double)kv.bytes_full);
+    }
+    return json_print(root);
+}
+
+int cmd_score(const opts *o)
+{
+    score s = {.o = o};
+    rkv_policy policy;
+    rkv_profile *profile = NULL;
+    if (!o->ids)
+        return usage("score: name the token ids with --ids FILE");
+    int code = read_policy(&policy, &profile, o);
+    if (!code)
+        code = read_ids(&s.ids, &s.n, o->ids);
+    if (!code)
+        code = load_model(&s.m, o);
+    if (!code)
+        code = run(&s, &policy);
+    end_progress();
+    if (!code)
+        code = print(&s);
+    cJSON_Delete(s.positions);
+    rkv_session_free(s.full);
+    rkv_session_free(s.small);
+    rkv_model_free(s.m);
+    rkv_profile_free(profile);
+    free(s.kept);
+    free(s.best);
+    free(s.ids);
+    return code;
+}

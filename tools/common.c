@@ -1,0 +1,293 @@
+#include "config.h"
+#include "common.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static int bar_shown;
+
+int fail(const rkv_error *e)
+{
+    static const struct {
+        rkv_status status;
+        int code;
+    } codes[] = {
+        {RKV_E_ARG, EXIT_USAGE}, {RKV_E_IO, EXIT_INPUT}, {RKV_E_FORMAT, EXIT_INPUT},
+        {RKV_E_UNSUPPORTED, EXIT_INPUT}, {RKV_E_MISMATCH, EXIT_INPUT}, {RKV_E_MEM, EXIT_MEMORY},
+        {RKV_E_CANCELLED, EXIT_INTERRUPTED},
+    };
+    end_progress();
+    fprintf(stderr, "rkv: %s\n", e->text);
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (codes[i].status == e->status)
+            return codes[i].code;
+    return EXIT_FAILED;
+}
+
+int usage(const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    fputs("rkv: ", stderr);
+    vfprintf(stderr, format, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+    return EXIT_USAGE;
+}
+
+/* ---- signals and progress ---- */
+
+static volatile sig_atomic_t caught;
+
+static void on_signal(int sig)
+{
+    if (caught)
+        _exit(128 + sig);
+    caught = 1;
+}
+
+int interrupted(void)
+{
+    return caught;
+}
+
+void catch_signals(void)
+{
+    struct sigaction a = {.sa_handler = on_signal};
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int show_progress(void *ctx, const char *phase, int64_t done, int64_t total)
+{
+    static double started, shown;
+    static const char *current;
+    (void)ctx;
+    const double now = now_s();
+    if (!current || strcmp(current, phase)) {
+        current = phase;
+        started = shown = now;
+    }
+    const int tty = isatty(STDERR_FILENO);
+    if (now - shown < (tty ? 0.2 : 10.0) || total <= 0)
+        return caught;
+    shown = now;
+    const double share = (double)done / (double)total;
+    const double left = share > 0.0 ? (now - started) * (1.0 - share) / share : 0.0;
+    if (!tty) {
+        fprintf(stderr, "%s: %.0f %%, %.0f s left\n", phase, 100.0 * share, left);
+        return caught;
+    }
+    char bar[31];
+    for (int i = 0; i < 30; i++)
+        bar[i] = i < (int)(30.0 * share) ? '=' : ' ';
+    bar[30] = 0;
+    fprintf(stderr, "\r%s [%s] %3.0f %%, %.0f s left \033[K", phase, bar, 100.0 * share, left);
+    bar_shown = 1;
+    return caught;
+}
+
+void end_progress(void)
+{
+    if (bar_shown)
+        fputs("\r\033[K", stderr);
+    bar_shown = 0;
+}
+
+/* ---- inputs ---- */
+
+int load_model(rkv_model **m, const opts *o)
+{
+    rkv_error e;
+    if (!o->model)
+        return usage("name a model with -m");
+    return rkv_model_load(m, o->model, &e) ? fail(&e) : 0;
+}
+
+static int read_pooling(rkv_policy *p, const opts *o)
+{
+    if (strcmp(o->pool, "max") && strcmp(o->pool, "avg"))
+        return usage("--kv-pool: '%.40s', expected max or avg", o->pool);
+    if (strcmp(o->pool_order, "mean-pool") && strcmp(o->pool_order, "pool-mean"))
+        return usage("--kv-pool-order: '%.40s', expected mean-pool or pool-mean", o->pool_order);
+    p->pool_average = !strcmp(o->pool, "avg");
+    p->pool_before_mean = !strcmp(o->pool_order, "pool-mean");
+    return 0;
+}
+
+int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
+{
+    rkv_error e;
+    *p = rkv_policy_default();
+    *profile = NULL;
+    p->window = o->window;
+    p->pool_kernel = o->kernel;
+    p->ratio = o->r;
+    p->gamma = o->gamma;
+    const int bad = read_pooling(p, o);
+    if (bad)
+        return bad;
+    if (o->kv_policy && rkv_policy_set_name(p, o->kv_policy, &e))
+        return fail(&e);
+    if (o->kv_budget && rkv_policy_set_budget(p, o->kv_budget, &e))
+        return fail(&e);
+    if (strcmp(p->selector, "full") && p->budget_kind == RKV_BUDGET_NONE && !o->kv_budget)
+        return usage("--kv-policy %s needs a --kv-budget, such as 20%%", o->kv_policy);
+    if (!strcmp(p->selector, "full") && p->budget_kind != RKV_BUDGET_NONE)
+        return usage("--kv-budget %s has no effect with policy full; choose a --kv-policy, such as snapkv",
+                     o->kv_budget);
+    if (o->kv_profile && rkv_profile_load(profile, o->kv_profile, &e))
+        return fail(&e);
+    p->profile = *profile;
+    return 0;
+}
+
+rkv_session_options session_options(const opts *o, const rkv_policy *p)
+{
+    rkv_session_options s = rkv_session_options_default();
+    s.n_ctx = o->n_ctx;
+    s.n_thread = o->n_thread;
+    s.n_chunk = o->n_chunk;
+    s.k_type = o->type_k;
+    s.v_type = o->type_v;
+    s.policy = *p;
+    s.progress = show_progress;
+    return s;
+}
+
+static int read_failed(const char *path, char *text)
+{
+    fprintf(stderr, "rkv: %s: %s\n", path, strerror(errno));
+    free(text);
+    return EXIT_INPUT;
+}
+
+int read_all(char **text, size_t *n, const char *path)
+{
+    FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+    struct stat st;
+    if (!f || (!fstat(fileno(f), &st) && S_ISDIR(st.st_mode) && (errno = EISDIR)))
+        return read_failed(path, NULL);
+    size_t cap = 1 << 16, len = 0;
+    char *buf = malloc(cap + 1);
+    while (buf) {
+        len += fread(buf + len, 1, cap - len, f);
+        if (len < cap)
+            break;
+        char *more = cap < SIZE_MAX / 4 ? realloc(buf, cap * 2 + 1) : NULL;
+        if (!more)
+            free(buf);
+        buf = more;
+        cap *= 2;
+    }
+    const int bad = buf && ferror(f);
+    if (f != stdin)
+        fclose(f);
+    if (!buf) {
+        fprintf(stderr, "rkv: %s: out of memory after %zu bytes\n", path, len);
+        return EXIT_MEMORY;
+    }
+    if (bad)
+        return read_failed(path, buf);
+    buf[len] = 0;
+    *text = buf;
+    *n = len;
+    return 0;
+}
+
+static int not_ids(const char *path, const char *what)
+{
+    fprintf(stderr, "rkv: %s: %s, expected a JSON array of token ids\n", path, what);
+    return EXIT_INPUT;
+}
+
+int read_ids(int32_t **ids, size_t *n, const char *path)
+{
+    char *text;
+    size_t n_byte;
+    const int bad = read_all(&text, &n_byte, path);
+    if (bad)
+        return bad;
+    const char *end = NULL;
+    cJSON *array = cJSON_ParseWithLengthOpts(text, n_byte, &end, 0);
+    const int tail = array && end[strspn(end, " \t\r\n")] != 0;
+    free(text);
+    if (!cJSON_IsArray(array) || tail) {
+        cJSON_Delete(array);
+        return not_ids(path, tail ? "text after the array" : "not a JSON array");
+    }
+    const size_t count = (size_t)cJSON_GetArraySize(array);
+    int32_t *out = malloc((count ? count : 1) * sizeof *out);
+    size_t i = 0;
+    int strange = out == NULL;
+    for (const cJSON *v = array->child; v && !strange; v = v->next) {
+        const double d = cJSON_IsNumber(v) ? v->valuedouble : -1.0;
+        strange = !(d >= 0.0 && d <= 2147483647.0 && d == floor(d));
+        out[i++] = strange ? 0 : (int32_t)d;
+    }
+    cJSON_Delete(array);
+    if (strange) {
+        free(out);
+        char what[64];
+        snprintf(what, sizeof what, "element #%zu is no token id", i ? i - 1 : 0);
+        return not_ids(path, what);
+    }
+    *ids = out;
+    *n = count;
+    return 0;
+}
+
+/* ---- outputs ---- */
+
+void json_text(cJSON *object, const char *key, const char *bytes, size_t n)
+{
+    char *clean = rkv_utf8_clean(bytes, n);
+    cJSON_AddStringToObject(object, key, clean ? clean : "");
+    rkv_free(clean);
+}
+
+int json_print(cJSON *object)
+{
+    char *text = object ? cJSON_PrintUnformatted(object) : NULL;
+    cJSON_Delete(object);
+    if (!text) {
+        fputs("rkv: out of memory for the output\n", stderr);
+        return EXIT_MEMORY;
+    }
+    puts(text);
+    free(text);
+    return finish_stdout();
+}
+
+int finish_stdout(void)
+{
+    if (!fflush(stdout) && !ferror(stdout))
+        return 0;
+    fprintf(stderr, "rkv: cannot write the output: %s\n", strerror(errno));
+    return EXIT_FAILED;
+}
+
+uint64_t peak_rss_bytes(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (uint64_t)u.ru_maxrss << 10;
+}

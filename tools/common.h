@@ -1,0 +1,57 @@
+/* What the commands share: exit codes, loading, policies, progress, JSON output. */
+#ifndef RKV_COMMON_H
+#define RKV_COMMON_H
+
+#include <cjson/cJSON.h>
+
+#include "opts.h"
+#include "rkv.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_MEMORY = 4, EXIT_INTERRUPTED = 130 };
+
+/* Prints the error's line on stderr and returns its exit code. */
+int fail(const rkv_error *e);
+/* One line on stderr; returns EXIT_USAGE. */
+int usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Set by SIGINT and SIGTERM; a second signal ends the process at once. */
+int interrupted(void);
+void catch_signals(void);
+
+/* progress callback: a bar on a terminal, a line every 10 s elsewhere; stops when interrupted. */
+int show_progress(void *ctx, const char *phase, int64_t done, int64_t total);
+/* Clears the bar's line, if one is there. */
+void end_progress(void);
+
+/* -m is given and loads. 0 or an exit code. */
+int load_model(rkv_model **m, const opts *o);
+/* Policy from the options; *profile is to be freed after its last use. 0 or an exit code. */
+int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o);
+rkv_session_options session_options(const opts *o, const rkv_policy *p);
+
+/* Whole file or stdin ("-"), 0-terminated, freed with free. 0 or an exit code. */
+int read_all(char **text, size_t *n, const char *path);
+/* A JSON array of token ids from a file or stdin; freed with free. 0 or an exit code. */
+int read_ids(int32_t **ids, size_t *n, const char *path);
+
+/* Adds a string whose stray bytes are replaced. */
+void json_text(cJSON *object, const char *key, const char *bytes, size_t n);
+/* Prints the object on stdout and frees it. 0, or an exit code when stdout fails or memory runs out. */
+int json_print(cJSON *object);
+/* 0, or an exit code when something printed on stdout was lost. */
+int finish_stdout(void);
+
+uint64_t peak_rss_bytes(void);
+double now_s(void);
+
+/* The commands: argv[0] is the command's name; each returns an exit code. */
+int cmd_run(const opts *o);
+int cmd_tokenize(const opts *o);
+int cmd_score(const opts *o);
+int cmd_select(const opts *o);
+int cmd_profile(const opts *o);
+int cmd_budget(const opts *o);
+int cmd_inspect(const opts *o);
+int cmd_template(const opts *o);
+
+#endif

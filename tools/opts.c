@@ -1,0 +1,204 @@
+#include "config.h"
+#include "opts.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { TEXT, INT, REAL, FLAG };
+
+typedef struct option {
+    const char *name, *brief, *other;   /* --name; -b; a second long or short name; NULL: none */
+    enum kind kind;
+    size_t offset;
+    const char *initial;                /* NULL: unset text */
+    double min, max;
+    unsigned cmds;
+    const char *arg, *help;
+} option;
+
+#define AT(member) offsetof(opts, member)
+#define ANY (CMD_RUN | CMD_TOKENIZE | CMD_SCORE | CMD_SELECT | CMD_PROFILE | CMD_BUDGET | CMD_INSPECT | \
+             CMD_TEMPLATE)
+#define MODEL (ANY & ~(unsigned)(CMD_BUDGET | CMD_TEMPLATE))
+#define POLICY (CMD_RUN | CMD_SCORE | CMD_SELECT)
+#define LARGE 2147483647.0
+
+static const option table[] = {
+    {"model", "m", NULL, TEXT, AT(model), NULL, 0, 0, MODEL, "FILE", "GGUF model (first shard of a split one)"},
+    {"file", "f", NULL, TEXT, AT(file), NULL, 0, 0, CMD_RUN, "FILE", "document that goes before the prompt; - is stdin"},
+    {"prompt", "p", NULL, TEXT, AT(prompt), NULL, 0, 0, CMD_RUN, "TEXT", "prompt"},
+    {"system-prompt", "sys", NULL, TEXT, AT(system), NULL, 0, 0, CMD_RUN, "TEXT", "system message, with --chat"},
+    {"chat", "cnv", "conversation", FLAG, AT(chat), "0", 0, 1, CMD_RUN, NULL, "wrap the prompt by the chat template"},
+    {"chat-template", NULL, NULL, TEXT, AT(chat_template), NULL, 0, 0, CMD_RUN | CMD_TEMPLATE, "NAME|FILE", "template by name or file instead of the model's"},
+    {"predict", "n", "n-predict", INT, AT(n_predict), "256", 0, LARGE, CMD_RUN, "N", "most tokens to generate"},
+    {"ctx-size", "c", NULL, INT, AT(n_ctx), "0", 0, 1 << 27, CMD_RUN | CMD_SCORE | CMD_SELECT | CMD_PROFILE | CMD_BUDGET, "N", "context in tokens; 0: what is needed (budget: the prompt's length)"},
+    {"threads", "t", NULL, INT, AT(n_thread), "0", 0, 1024, CMD_RUN | CMD_SCORE | CMD_SELECT | CMD_PROFILE, "N", "threads; 0: all this process may use"},
+    {"ubatch-size", "ub", NULL, INT, AT(n_chunk), "256", 1, 65536, CMD_RUN | CMD_SCORE | CMD_SELECT, "N", "prompt rows per pass inside a layer"},
+    {"temp", NULL, NULL, REAL, AT(temp), "0", 0, 100, CMD_RUN, "T", "temperature; 0: greedy"},
+    {"top-k", NULL, NULL, INT, AT(top_k), "40", 0, LARGE, CMD_RUN, "N", "keep the N likeliest tokens; 0: off"},
+    {"top-p", NULL, NULL, REAL, AT(top_p), "0.95", 0, 1, CMD_RUN, "P", "keep the likeliest tokens up to this mass; 1: off"},
+    {"min-p", NULL, NULL, REAL, AT(min_p), "0.05", 0, 1, CMD_RUN, "P", "drop tokens below this share of the likeliest; 0: off"},
+    {"repeat-penalty", NULL, NULL, REAL, AT(repeat_penalty), "1", 0.01, 100, CMD_RUN, "X", "penalty of recent tokens; 1: off"},
+    {"repeat-last-n", NULL, NULL, INT, AT(repeat_last), "64", 0, 4096, CMD_RUN, "N", "how many tokens are recent"},
+    {"seed", "s", NULL, REAL, AT(seed), "0", 0, 9007199254740992.0, CMD_RUN, "N", "seed of the sampler"},
+    {"ignore-eos", NULL, NULL, FLAG, AT(ignore_eos), "0", 0, 1, CMD_RUN, NULL, "do not stop at the end token"},
+    {"ids", NULL, NULL, TEXT, AT(ids), NULL, 0, 0, CMD_SCORE | CMD_SELECT, "FILE", "JSON array of token ids; - is stdin"},
+    {"top", NULL, NULL, INT, AT(top), "0", 0, 1000000, CMD_SCORE, "K", "report the K likeliest next tokens"},
+    {"prefix", NULL, NULL, INT, AT(prefix), "0", 0, LARGE, CMD_SCORE, "N", "ids that make up the compressed prompt"},
+    {"kv-policy", NULL, NULL, TEXT, AT(kv_policy), NULL, 0, 0, POLICY | CMD_BUDGET, "NAME", "full, snapkv, ripple, or SELECTOR:ALLOCATOR"},
+    {"kv-budget", NULL, NULL, TEXT, AT(kv_budget), NULL, 0, 0, POLICY | CMD_BUDGET, "B", "20% of the prompt, 4096 tokens per layer and head, or 512M bytes"},
+    {"kv-profile", NULL, NULL, TEXT, AT(kv_profile), NULL, 0, 0, POLICY | CMD_BUDGET, "FILE", "profile of the model, made by rkv profile"},
+    {"kv-window", NULL, NULL, INT, AT(window), "32", 1, 4096, POLICY | CMD_BUDGET, "N", "last prompt tokens that score and stay"},
+    {"kv-kernel", NULL, NULL, INT, AT(kernel), "7", 1, 1023, POLICY, "N", "width of the pooling of scores, odd"},
+    {"kv-pool", NULL, NULL, TEXT, AT(pool), "max", 0, 0, POLICY, "max|avg", "kind of pooling"},
+    {"kv-pool-order", NULL, NULL, TEXT, AT(pool_order), "mean-pool", 0, 0, POLICY, "mean-pool|pool-mean", "pool after or before the mean over a GQA group"},
+    {"r", NULL, NULL, REAL, AT(r), "1.5", 1, 1e6, POLICY | CMD_BUDGET, "R", "ripple: ratio of the largest to the smallest weight"},
+    {"gamma", NULL, NULL, REAL, AT(gamma), "2", 1, 1e6, POLICY | CMD_BUDGET, "G", "ripple: bound on a layer's weight"},
+    {"cache-type-k", "ctk", NULL, TEXT, AT(type_k), "f16", 0, 0, POLICY, "TYPE", "type of cached keys: f16, f32"},
+    {"cache-type-v", "ctv", NULL, TEXT, AT(type_v), "f16", 0, 0, POLICY, "TYPE", "type of cached values: f16, f32"},
+    {"data", NULL, NULL, TEXT, AT(data), NULL, 0, 0, CMD_PROFILE, "FILE", "calibration examples, JSONL: prompt or prompt_ids; answers, response_ids"},
+    {"output", "o", NULL, TEXT, AT(output), NULL, 0, 0, CMD_PROFILE, "FILE", "profile to write"},
+    {"examples", NULL, NULL, INT, AT(examples), "0", 0, LARGE, CMD_PROFILE, "N", "use the first N examples; 0: all"},
+    {"response", NULL, NULL, TEXT, AT(response), "32", 0, 0, CMD_PROFILE, "N|answers", "answer tokens that count (8 or more), from the model's own greedy answer, or the data's answers"},
+    {"noise", NULL, NULL, REAL, AT(noise), "0.5", 1e-6, 100, CMD_PROFILE, "E", "noise scale sigma"},
+    {"noise-seeds", NULL, NULL, INT, AT(noise_seeds), "4", 1, 1000, CMD_PROFILE, "K", "noise seeds per example"},
+    {"resume", NULL, NULL, TEXT, AT(resume), NULL, 0, 0, CMD_PROFILE, "DIR", "keep finished examples there, and go on from them"},
+    {"decode", NULL, NULL, FLAG, AT(decode), "0", 0, 1, CMD_TOKENIZE, NULL, "JSON array of ids on stdin to text"},
+    {"bos", NULL, NULL, FLAG, AT(bos), "0", 0, 1, CMD_TOKENIZE, NULL, "put the beginning-of-sequence token first, if the model wants one"},
+    {"special", NULL, NULL, FLAG, AT(special), "0", 0, 1, CMD_TOKENIZE, NULL, "text of special tokens stands for them; --decode writes them out"},
+    {"n-gpu-layers", "ngl", "gpu-layers", INT, AT(n_gpu_layers), "0", -1, LARGE, CMD_RUN, "N", "layers on a GPU: this build runs on the CPU only"},
+    {"json", NULL, NULL, FLAG, AT(json), "0", 0, 1, ANY, NULL, "one JSON object on stdout"},
+    {"verbose", "v", NULL, FLAG, AT(verbose), "0", 0, 1, ANY, NULL, "more on stderr"},
+    {"help", "h", NULL, FLAG, AT(help), "0", 0, 1, ANY, NULL, "this text"},
+};
+enum { N_OPTION = sizeof table / sizeof *table };
+
+static int complain(const char *name, const char *value, const char *expected)
+{
+    fprintf(stderr, "rkv: %s: '%.80s', expected %s\n", name, value, expected);
+    return 2;
+}
+
+static int set_number(opts *o, const option *p, const char *shown, const char *value)
+{
+    char expected[80], *end;
+    errno = 0;
+    const double v = strtod(value, &end);
+    snprintf(expected, sizeof expected, p->max >= LARGE ? "a%s number of at least %.10g"
+             : "a%s number from %.10g to %.10g", p->kind == INT ? " whole" : "", p->min, p->max);
+    const int strange = !isdigit((unsigned char)*value) && *value != '-' && *value != '.';
+    if (end == value || *end || errno || strange || !(v >= p->min && v <= p->max))
+        return complain(shown, value, expected);
+    if (p->kind == INT && v != (double)(int)v)
+        return complain(shown, value, expected);
+    if (p->kind == INT)
+        *(int *)(void *)((char *)o + p->offset) = (int)v;
+    else
+        *(double *)(void *)((char *)o + p->offset) = v;
+    return 0;
+}
+
+static int set(opts *o, const option *p, const char *shown, const char *value)
+{
+    if (p->kind == TEXT) {
+        *(const char **)(void *)((char *)o + p->offset) = value;
+        return 0;
+    }
+    if (p->kind == FLAG) {
+        if (strcmp(value, "0") && strcmp(value, "1"))
+            return complain(shown, value, "0 or 1");
+        *(int *)(void *)((char *)o + p->offset) = *value == '1';
+        return 0;
+    }
+    return set_number(o, p, shown, value);
+}
+
+static int from_environment(opts *o, const option *p)
+{
+    char name[64];
+    int n = snprintf(name, sizeof name, "RIPPLEKV_%s", p->name);
+    for (int i = 0; i < n; i++)
+        name[i] = name[i] == '-' ? '_' : (char)toupper((unsigned char)name[i]);
+    const char *value = strcmp(p->name, "help") ? getenv(name) : NULL;
+    return value && *value ? set(o, p, name, value) : 0;
+}
+
+/* The option that a word names; *value points behind '=' when the word holds one. */
+static const option *find(const char *word, unsigned cmd, const char **value)
+{
+    const int dashes = word[0] == '-' ? word[1] == '-' ? 2 : 1 : 0;
+    const char *equal = strchr(word, '=');
+    const size_t n = (equal ? (size_t)(equal - word) : strlen(word)) - (size_t)dashes;
+    *value = equal ? equal + 1 : NULL;
+    for (int i = 0; dashes && i < N_OPTION; i++) {
+        const option *p = &table[i];
+        const char *names[] = {p->name, p->brief, p->other};
+        for (int j = 0; j < 3; j++)
+            if ((p->cmds & cmd) && names[j] && strlen(names[j]) == n && !memcmp(names[j], word + dashes, n))
+                return p;
+    }
+    return NULL;
+}
+
+static int parse_words(opts *o, unsigned cmd, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *value;
+        const option *p = find(argv[i], cmd, &value);
+        if (!p && argv[i][0] != '-' && cmd == CMD_INSPECT && !o->model) {
+            o->model = argv[i];
+            continue;
+        }
+        if (!p) {
+            fprintf(stderr, "rkv: unknown option '%.80s'; see rkv %s --help\n", argv[i], argv[0]);
+            return 2;
+        }
+        if (!value && p->kind == FLAG)
+            value = "1";
+        if (!value && i + 1 < argc)
+            value = argv[++i];
+        if (!value) {
+            fprintf(stderr, "rkv: option '%.80s' needs a value: %s\n", argv[i], p->arg);
+            return 2;
+        }
+        const int bad = set(o, p, argv[i - (value == argv[i])], value);
+        if (bad)
+            return bad;
+    }
+    return 0;
+}
+
+int opts_parse(opts *o, unsigned cmd, int argc, char **argv)
+{
+    *o = (opts){0};
+    for (int i = 0; i < N_OPTION; i++)
+        if (table[i].initial)
+            set(o, &table[i], table[i].name, table[i].initial);
+    for (int i = 0; i < N_OPTION; i++)
+        if (table[i].cmds & cmd) {
+            const int bad = from_environment(o, &table[i]);
+            if (bad)
+                return bad;
+        }
+    return parse_words(o, cmd, argc, argv);
+}
+
+void opts_help(unsigned cmd)
+{
+    printf("\nOptions (each also as an environment variable, --ctx-size as RIPPLEKV_CTX_SIZE):\n");
+    for (int i = 0; i < N_OPTION; i++) {
+        const option *p = &table[i];
+        if (!(p->cmds & cmd))
+            continue;
+        char left[80];
+        snprintf(left, sizeof left, "%s%s%s--%s%s%s", p->brief ? "-" : "", p->brief ? p->brief : "",
+                 p->brief ? ", " : "", p->name, p->arg ? " " : "", p->arg ? p->arg : "");
+        printf("  %-32s %s", left, p->help);
+        if (p->initial && p->kind != FLAG)
+            printf(" (%s)", p->initial);
+        putchar('\n');
+    }
+}

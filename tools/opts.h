@@ -1,0 +1,31 @@
+/* Options of all commands: one table gives names, ranges, help and environment variables. */
+#ifndef RKV_OPTS_H
+#define RKV_OPTS_H
+
+#include "rkv.h"
+
+/* One bit per command; an option lists the commands that know it. */
+enum {
+    CMD_RUN = 1, CMD_TOKENIZE = 2, CMD_SCORE = 4, CMD_SELECT = 8, CMD_PROFILE = 16, CMD_BUDGET = 32,
+    CMD_INSPECT = 64, CMD_TEMPLATE = 128
+};
+
+typedef struct opts {
+    const char *model, *file, *prompt, *system, *ids, *data, *output, *resume;
+    const char *kv_policy, *kv_budget, *kv_profile, *type_k, *type_v;
+    const char *chat_template, *chat_template_file, *response, *pool, *pool_order;
+    int n_predict, n_ctx, n_thread, n_chunk, top, prefix, examples, noise_seeds, layers;
+    int window, kernel, top_k, repeat_last, n_gpu_layers;
+    double temp, top_p, min_p, repeat_penalty, noise, r, gamma;
+    double seed;
+    int json, chat, ignore_eos, decode, bos, special, verbose, help;
+} opts;
+
+/* Fills o from defaults, then RIPPLEKV_* variables, then argv[1..]; a later source wins. Prints one line
+ * on stderr and returns 2 for a bad option or value; 0 otherwise. */
+int opts_parse(opts *o, unsigned cmd, int argc, char **argv);
+
+/* The option part of a command's --help, on stdout. */
+void opts_help(unsigned cmd);
+
+#endif

@@ -1,0 +1,107 @@
+/* rkv: one command, several verbs. Results on stdout, all else on stderr. */
+#include "config.h"
+#include "common.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    unsigned bit;
+    int (*run)(const opts *o);
+    const char *brief;          /* for the list of commands */
+    const char *help;           /* before the options */
+} commands[] = {
+    {"run", CMD_RUN, cmd_run, "answer a prompt",
+     "usage: rkv run -m MODEL [-f FILE] [-p PROMPT] [options]\n"
+     "Streams the model's answer. A document (-f) goes before the prompt (-p). With --json one object:\n"
+     "text, tokens, prompt_tokens, generated_tokens, prefill_tok_s, decode_tok_s, kv_bytes,\n"
+     "kv_bytes_full, kv_tokens_per_layer, peak_rss_bytes, stop."},
+    {"tokenize", CMD_TOKENIZE, cmd_tokenize, "text to token ids, and back",
+     "usage: rkv tokenize -m MODEL [--decode] < INPUT\n"
+     "Text on stdin to a JSON array of ids; with --decode the other way. No token is added unless --bos."},
+    {"score", CMD_SCORE, cmd_score, "log-probabilities of given tokens",
+     "usage: rkv score -m MODEL --ids FILE [--top K] [--kv-policy P --kv-budget B --prefix N]\n"
+     "One entry per input id about the next one: id, logprob (natural log; null for the last), lse (log\n"
+     "sum exp of the logits) and the K likeliest. With a policy, the first N ids are the prompt, and\n"
+     "those after it are scored against its compressed cache, with kl: KL(full || compressed) in nats."},
+    {"select", CMD_SELECT, cmd_select, "which prompt tokens a policy keeps",
+     "usage: rkv select -m MODEL --ids FILE --kv-policy P --kv-budget B [options]\n"
+     "For each layer its budget and, per KV head, the kept positions; total: tokens per KV head summed\n"
+     "over the layers that the budget covers (sliding-window layers stay outside)."},
+    {"profile", CMD_PROFILE, cmd_profile, "measure how sensitive each layer's cache is",
+     "usage: rkv profile -m MODEL --data CALIB.jsonl -o PROFILE.json [options]\n"
+     "One pass over the examples; the profile divides budgets for policy ripple, at any budget."},
+    {"budget", CMD_BUDGET, cmd_budget, "budgets of each layer from a profile",
+     "usage: rkv budget --kv-profile FILE --kv-budget B -c N [--r R] [--gamma G]\n"
+     "The arithmetic alone: tokens per KV head of each layer for a prompt of N tokens."},
+    {"inspect", CMD_INSPECT, cmd_inspect, "model, machine and kernels",
+     "usage: rkv inspect [MODEL]\n"
+     "What the file holds, what the CPU can do, which kernels were chosen."},
+    {"template", CMD_TEMPLATE, cmd_template, "render a chat template",
+     "usage: rkv template --chat-template NAME|FILE < MESSAGES.json\n"
+     "An object {messages, add_generation_prompt, bos_token, eos_token} on stdin to the prompt's text."},
+};
+enum { N_COMMAND = sizeof commands / sizeof *commands };
+
+static int verbose;
+
+static void on_log(void *ctx, int level, const char *line)
+{
+    (void)ctx;
+    if (level <= RKV_LOG_WARN || verbose) {
+        end_progress();
+        fprintf(stderr, "rkv: %s\n", line);
+    }
+}
+
+static void print_help(void)
+{
+    puts("rkv: long-context language models on CPU servers, in a fraction of the KV memory\n\n"
+         "usage: rkv COMMAND [options]\n");
+    for (int i = 0; i < N_COMMAND; i++)
+        printf("  %-10s %s\n", commands[i].name, commands[i].brief);
+    puts("\nrkv COMMAND --help tells the options; rkv --version the version.\n"
+         "Exit codes: 0 ok, 1 failed, 2 usage, 3 bad input file, 4 does not fit in memory, 130 interrupted.\n"
+         "RKV_CPU=ref|avx2|avx512 limits the kernels to a tier.");
+}
+
+static int print_version(void)
+{
+    rkv_machine_info i;
+    rkv_error e;
+    if (rkv_machine_get_info(&i, &e))
+        return fail(&e);
+    printf("rkv %s, kernels %s (CPU: up to %s), BLAS %s\n", rkv_version(), i.tier, i.tier_max, i.blas);
+    return finish_stdout();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        print_help();
+        return argc < 2 ? EXIT_USAGE : finish_stdout();
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version"))
+        return print_version();
+    for (int i = 0; i < N_COMMAND; i++) {
+        opts o;
+        if (strcmp(argv[1], commands[i].name))
+            continue;
+        const int bad = opts_parse(&o, commands[i].bit, argc - 1, argv + 1);
+        if (bad)
+            return bad;
+        if (o.help) {
+            puts(commands[i].help);
+            opts_help(commands[i].bit);
+            return finish_stdout();
+        }
+        verbose = o.verbose;
+        rkv_log_set(on_log, NULL);
+        catch_signals();
+        const int code = commands[i].run(&o);
+        end_progress();
+        return code;
+    }
+    return usage("unknown command '%.40s'; see rkv --help", argv[1]);
+}
