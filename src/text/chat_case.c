@@ -1,0 +1,227 @@
+/* Upper, lower and title case with Unicode's full mappings, as Python's strings have them. */
+#include "config.h"
+#include "text/chat_ops.h"
+
+#include <utf8proc.h>
+
+/* Code points whose upper or title case is more than one code point, which utf8proc's simple mappings
+ * do not give. Source: the unconditional mappings of Unicode's SpecialCasing.txt. */
+static const struct {
+    uint16_t cp, upper[3], title[3];
+} special[] = {
+    {0xdf, {0x53, 0x53}, {0x53, 0x73}}, {0x149, {0x2bc, 0x4e}, {0x2bc, 0x4e}},
+    {0x1f0, {0x4a, 0x30c}, {0x4a, 0x30c}}, {0x390, {0x399, 0x308, 0x301}, {0x399, 0x308, 0x301}},
+    {0x3b0, {0x3a5, 0x308, 0x301}, {0x3a5, 0x308, 0x301}},
+    {0x587, {0x535, 0x552}, {0x535, 0x582}}, {0x1e96, {0x48, 0x331}, {0x48, 0x331}},
+    {0x1e97, {0x54, 0x308}, {0x54, 0x308}}, {0x1e98, {0x57, 0x30a}, {0x57, 0x30a}},
+    {0x1e99, {0x59, 0x30a}, {0x59, 0x30a}}, {0x1e9a, {0x41, 0x2be}, {0x41, 0x2be}},
+    {0x1f50, {0x3a5, 0x313}, {0x3a5, 0x313}},
+    {0x1f52, {0x3a5, 0x313, 0x300}, {0x3a5, 0x313, 0x300}},
+    {0x1f54, {0x3a5, 0x313, 0x301}, {0x3a5, 0x313, 0x301}},
+    {0x1f56, {0x3a5, 0x313, 0x342}, {0x3a5, 0x313, 0x342}}, {0x1f80, {0x1f08, 0x399}, {0x1f88}},
+    {0x1f81, {0x1f09, 0x399}, {0x1f89}}, {0x1f82, {0x1f0a, 0x399}, {0x1f8a}},
+    {0x1f83, {0x1f0b, 0x399}, {0x1f8b}}, {0x1f84, {0x1f0c, 0x399}, {0x1f8c}},
+    {0x1f85, {0x1f0d, 0x399}, {0x1f8d}}, {0x1f86, {0x1f0e, 0x399}, {0x1f8e}},
+    {0x1f87, {0x1f0f, 0x399}, {0x1f8f}}, {0x1f88, {0x1f08, 0x399}, {0x1f88}},
+    {0x1f89, {0x1f09, 0x399}, {0x1f89}}, {0x1f8a, {0x1f0a, 0x399}, {0x1f8a}},
+    {0x1f8b, {0x1f0b, 0x399}, {0x1f8b}}, {0x1f8c, {0x1f0c, 0x399}, {0x1f8c}},
+    {0x1f8d, {0x1f0d, 0x399}, {0x1f8d}}, {0x1f8e, {0x1f0e, 0x399}, {0x1f8e}},
+    {0x1f8f, {0x1f0f, 0x399}, {0x1f8f}}, {0x1f90, {0x1f28, 0x399}, {0x1f98}},
+    {0x1f91, {0x1f29, 0x399}, {0x1f99}}, {0x1f92, {0x1f2a, 0x399}, {0x1f9a}},
+    {0x1f93, {0x1f2b, 0x399}, {0x1f9b}}, {0x1f94, {0x1f2c, 0x399}, {0x1f9c}},
+    {0x1f95, {0x1f2d, 0x399}, {0x1f9d}}, {0x1f96, {0x1f2e, 0x399}, {0x1f9e}},
+    {0x1f97, {0x1f2f, 0x399}, {0x1f9f}}, {0x1f98, {0x1f28, 0x399}, {0x1f98}},
+    {0x1f99, {0x1f29, 0x399}, {0x1f99}}, {0x1f9a, {0x1f2a, 0x399}, {0x1f9a}},
+    {0x1f9b, {0x1f2b, 0x399}, {0x1f9b}}, {0x1f9c, {0x1f2c, 0x399}, {0x1f9c}},
+    {0x1f9d, {0x1f2d, 0x399}, {0x1f9d}}, {0x1f9e, {0x1f2e, 0x399}, {0x1f9e}},
+    {0x1f9f, {0x1f2f, 0x399}, {0x1f9f}}, {0x1fa0, {0x1f68, 0x399}, {0x1fa8}},
+    {0x1fa1, {0x1f69, 0x399}, {0x1fa9}}, {0x1fa2, {0x1f6a, 0x399}, {0x1faa}},
+    {0x1fa3, {0x1f6b, 0x399}, {0x1fab}}, {0x1fa4, {0x1f6c, 0x399}, {0x1fac}},
+    {0x1fa5, {0x1f6d, 0x399}, {0x1fad}}, {0x1fa6, {0x1f6e, 0x399}, {0x1fae}},
+    {0x1fa7, {0x1f6f, 0x399}, {0x1faf}}, {0x1fa8, {0x1f68, 0x399}, {0x1fa8}},
+    {0x1fa9, {0x1f69, 0x399}, {0x1fa9}}, {0x1faa, {0x1f6a, 0x399}, {0x1faa}},
+    {0x1fab, {0x1f6b, 0x399}, {0x1fab}}, {0x1fac, {0x1f6c, 0x399}, {0x1fac}},
+    {0x1fad, {0x1f6d, 0x399}, {0x1fad}}, {0x1fae, {0x1f6e, 0x399}, {0x1fae}},
+    {0x1faf, {0x1f6f, 0x399}, {0x1faf}}, {0x1fb2, {0x1fba, 0x399}, {0x1fba, 0x345}},
+    {0x1fb3, {0x391, 0x399}, {0x1fbc}}, {0x1fb4, {0x386, 0x399}, {0x386, 0x345}},
+    {0x1fb6, {0x391, 0x342}, {0x391, 0x342}},
+    {0x1fb7, {0x391, 0x342, 0x399}, {0x391, 0x342, 0x345}}, {0x1fbc, {0x391, 0x399}, {0x1fbc}},
+    {0x1fc2, {0x1fca, 0x399}, {0x1fca, 0x345}}, {0x1fc3, {0x397, 0x399}, {0x1fcc}},
+    {0x1fc4, {0x389, 0x399}, {0x389, 0x345}}, {0x1fc6, {0x397, 0x342}, {0x397, 0x342}},
+    {0x1fc7, {0x397, 0x342, 0x399}, {0x397, 0x342, 0x345}}, {0x1fcc, {0x397, 0x399}, {0x1fcc}},
+    {0x1fd2, {0x399, 0x308, 0x300}, {0x399, 0x308, 0x300}},
+    {0x1fd3, {0x399, 0x308, 0x301}, {0x399, 0x308, 0x301}},
+    {0x1fd6, {0x399, 0x342}, {0x399, 0x342}},
+    {0x1fd7, {0x399, 0x308, 0x342}, {0x399, 0x308, 0x342}},
+    {0x1fe2, {0x3a5, 0x308, 0x300}, {0x3a5, 0x308, 0x300}},
+    {0x1fe3, {0x3a5, 0x308, 0x301}, {0x3a5, 0x308, 0x301}},
+    {0x1fe4, {0x3a1, 0x313}, {0x3a1, 0x313}}, {0x1fe6, {0x3a5, 0x342}, {0x3a5, 0x342}},
+    {0x1fe7, {0x3a5, 0x308, 0x342}, {0x3a5, 0x308, 0x342}},
+    {0x1ff2, {0x1ffa, 0x399}, {0x1ffa, 0x345}}, {0x1ff3, {0x3a9, 0x399}, {0x1ffc}},
+    {0x1ff4, {0x38f, 0x399}, {0x38f, 0x345}}, {0x1ff6, {0x3a9, 0x342}, {0x3a9, 0x342}},
+    {0x1ff7, {0x3a9, 0x342, 0x399}, {0x3a9, 0x342, 0x345}}, {0x1ffc, {0x3a9, 0x399}, {0x1ffc}},
+    {0xfb00, {0x46, 0x46}, {0x46, 0x66}}, {0xfb01, {0x46, 0x49}, {0x46, 0x69}},
+    {0xfb02, {0x46, 0x4c}, {0x46, 0x6c}}, {0xfb03, {0x46, 0x46, 0x49}, {0x46, 0x66, 0x69}},
+    {0xfb04, {0x46, 0x46, 0x4c}, {0x46, 0x66, 0x6c}}, {0xfb05, {0x53, 0x54}, {0x53, 0x74}},
+    {0xfb06, {0x53, 0x54}, {0x53, 0x74}}, {0xfb13, {0x544, 0x546}, {0x544, 0x576}},
+    {0xfb14, {0x544, 0x535}, {0x544, 0x565}}, {0xfb15, {0x544, 0x53b}, {0x544, 0x56b}},
+    {0xfb16, {0x54e, 0x546}, {0x54e, 0x576}}, {0xfb17, {0x544, 0x53d}, {0x544, 0x56d}}};
+
+static utf8proc_category_t category(uint32_t cp)
+{
+    return utf8proc_category((utf8proc_int32_t)cp);
+}
+
+int rkv_j_is_upper(uint32_t cp)
+{
+    const utf8proc_category_t k = category(cp);
+    if (k == UTF8PROC_CATEGORY_LU)
+        return 1;
+    return k != UTF8PROC_CATEGORY_LL && k != UTF8PROC_CATEGORY_LT &&
+           (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp) != cp;
+}
+
+int rkv_j_is_lower(uint32_t cp)
+{
+    const utf8proc_category_t k = category(cp);
+    if (k == UTF8PROC_CATEGORY_LL || cp == 0xaa || cp == 0xba)
+        return 1;
+    return k != UTF8PROC_CATEGORY_LU && k != UTF8PROC_CATEGORY_LT && k != UTF8PROC_CATEGORY_MN &&
+           (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp) != cp;
+}
+
+int rkv_j_is_cased(uint32_t cp)
+{
+    return category(cp) == UTF8PROC_CATEGORY_LT || rkv_j_is_upper(cp) || rkv_j_is_lower(cp);
+}
+
+/* Unicode's Case_Ignorable. */
+static int is_ignorable(uint32_t cp)
+{
+    static const uint16_t mark[] = {0x27, 0x2e, 0x3a, 0xb7, 0x387, 0x55f, 0x5f4, 0x2018, 0x2019, 0x2024,
+                                    0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
+    for (size_t i = 0; i < sizeof mark / sizeof *mark; i++)
+        if (mark[i] == cp)
+            return 1;
+    const utf8proc_category_t k = category(cp);
+    return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF ||
+           k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK;
+}
+
+/* Start of the code point that ends before offset i > 0. */
+static size_t previous(const char *s, size_t i)
+{
+    uint32_t cp;
+    for (size_t back = 4; back > 1; back--)
+        if (back <= i && rkv_j_decode(s + i - back, back, &cp) == back)
+            return i - back;
+    return i - 1;
+}
+
+/* Whether the sigma at offset i ends a word: after a cased letter and not before one. */
+static int is_final(const char *s, size_t n, size_t i, size_t len)
+{
+    uint32_t cp;
+    size_t k = i;
+    int after = 0;
+    while (k > 0 && !after) {
+        k = previous(s, k);
+        rkv_j_decode(s + k, n - k, &cp);
+        after = rkv_j_is_cased(cp) && !is_ignorable(cp);
+        if (!is_ignorable(cp))
+            break;
+    }
+    if (!after)
+        return 0;
+    for (k = i + len; k < n;) {
+        k += rkv_j_decode(s + k, n - k, &cp);
+        if (!is_ignorable(cp))
+            return !rkv_j_is_cased(cp);
+    }
+    return 1;
+}
+
+static rkv_status put_lower(jctx *c, const char *s, size_t n, size_t i, size_t len, uint32_t cp)
+{
+    if (cp == 0x130) {
+        RKV_TRY(rkv_j_put_char(c, 'i'));
+        return rkv_j_put_char(c, 0x307);
+    }
+    if (cp == 0x3a3)
+        return rkv_j_put_char(c, is_final(s, n, i, len) ? 0x3c2 : 0x3c3);
+    return rkv_j_put_char(c, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp));
+}
+
+static rkv_status put_upper(jctx *c, uint32_t cp, int title)
+{
+    for (size_t i = 0; cp >= 0xdf && i < sizeof special / sizeof *special; i++)
+        if (special[i].cp == cp) {
+            const uint16_t *to = title ? special[i].title : special[i].upper;
+            for (int k = 0; k < 3 && to[k]; k++)
+                RKV_TRY(rkv_j_put_char(c, to[k]));
+            return RKV_OK;
+        }
+    const utf8proc_int32_t x = (utf8proc_int32_t)cp;
+    return rkv_j_put_char(c, (uint32_t)(title ? utf8proc_totitle(x) : utf8proc_toupper(x)));
+}
+
+static rkv_status put_fold(jctx *c, uint32_t cp)
+{
+    utf8proc_int32_t to[8];
+    int boundary = UTF8PROC_BOUNDCLASS_START;
+    const utf8proc_ssize_t n =
+        utf8proc_decompose_char((utf8proc_int32_t)cp, to, 8, UTF8PROC_CASEFOLD, &boundary);
+    for (utf8proc_ssize_t i = 0; i < n && i < 8; i++)
+        RKV_TRY(rkv_j_put_char(c, (uint32_t)to[i]));
+    return RKV_OK;
+}
+
+/* What a mode does with the code point cp, which follows a cased one or is the first. */
+static jcase mode_of(jcase how, uint32_t cp, int first, int after_cased)
+{
+    switch (how) {
+    case J_TITLE:
+        return after_cased ? J_LOWER : J_TITLE;
+    case J_CAPITALIZE:
+        return first ? J_TITLE : J_LOWER;
+    case J_SWAPCASE:
+        return rkv_j_is_upper(cp) ? J_LOWER : rkv_j_is_lower(cp) ? J_UPPER : J_SWAPCASE;
+    default:
+        return how;
+    }
+}
+
+rkv_status rkv_j_put_case(jctx *c, const char *s, size_t n, jcase how)
+{
+    int after_cased = 0;
+    RKV_TRY(rkv_j_step(c, n >> 3));
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        const size_t len = rkv_j_decode(s + i, n - i, &cp);
+        const jcase mode = mode_of(how, cp, i == 0, after_cased);
+        if (cp >= 0xdc80 && cp < 0xdd00)        /* a stray byte */
+            RKV_TRY(rkv_j_put(c, s + i, len));
+        else if (mode == J_LOWER)
+            RKV_TRY(put_lower(c, s, n, i, len, cp));
+        else if (mode == J_FOLD)
+            RKV_TRY(put_fold(c, cp));
+        else if (mode == J_SWAPCASE)
+            RKV_TRY(rkv_j_put_char(c, cp));
+        else
+            RKV_TRY(put_upper(c, cp, mode == J_TITLE));
+        if (how == J_TITLE)
+            after_cased = rkv_j_is_cased(cp);
+        i += len;
+    }
+    return RKV_OK;
+}
+
+rkv_status rkv_j_case(jctx *c, const jval *s, jcase how, jval *out)
+{
+    const size_t mark = c->out.n;
+    const uint8_t safe = s->safe;
+    RKV_TRY(rkv_j_put_case(c, s->s, s->n, how));
+    RKV_TRY(rkv_j_take(c, mark, out));
+    out->safe = safe;
+    return RKV_OK;
+}
