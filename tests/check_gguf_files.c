@@ -208,7 +208,8 @@ static void check_memory(void)
               "allocation %ld: %d %s, %llu bytes, %d descriptors", k, s, e.text,
               (unsigned long long)(rkv_mem_current() - before), count_fds() - fds);
         if (!s)
-            CHECK(k > 10 && rkv_gguf_n_tensor(g) == 4, "after %ld allocations: %s", k, e.text);
+            CHECK(k > 10 && rkv_gguf_n_tensor(g) == 4 && count_fds() == fds,
+                  "after %ld allocations: %d descriptors are held", k, count_fds() - fds);
     }
     CHECK(!s, "never opened");
     rkv_gguf_close(g);
