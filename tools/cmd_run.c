@@ -19,23 +19,6 @@ typedef struct answer {
 
 /* ---- the prompt ---- */
 
-/* A template by its name or from a file; NULL in *text: the model's own. */
-static int find_template(char **text, const char *name)
-{
-    size_t n;
-    *text = NULL;
-    if (!name)
-        return 0;
-    const char *builtin = rkv_template_builtin(name);
-    if (!builtin && !strchr(name, '/') && !strchr(name, '.'))
-        return usage("--chat-template '%.40s': expected a file or one of %s", name,
-                     rkv_template_names());
-    if (!builtin)
-        return read_all(text, &n, name);
-    *text = strdup(builtin);
-    return *text ? 0 : EXIT_MEMORY;
-}
-
 static cJSON *message(const char *role, const char *content)
 {
     cJSON *m = cJSON_CreateObject();

@@ -214,6 +214,22 @@ int read_all(char **text, size_t *n, const char *path)
     return 0;
 }
 
+int find_template(char **text, const char *name)
+{
+    size_t n;
+    *text = NULL;
+    if (!name)
+        return 0;
+    const char *builtin = rkv_template_builtin(name);
+    if (!builtin && !strchr(name, '/') && !strchr(name, '.'))
+        return usage("--chat-template '%.40s': expected a file or one of %s", name,
+                     rkv_template_names());
+    if (!builtin)
+        return read_all(text, &n, name);
+    *text = strdup(builtin);
+    return *text ? 0 : EXIT_MEMORY;
+}
+
 static int not_ids(const char *path, const char *what)
 {
     fprintf(stderr, "rkv: %s: %s, expected a JSON array of token ids\n", path, what);

@@ -23,7 +23,7 @@ typedef struct option {
 #define ANY                                                                                        \
     (CMD_RUN | CMD_TOKENIZE | CMD_SCORE | CMD_SELECT | CMD_PROFILE | CMD_BUDGET | CMD_INSPECT |    \
      CMD_TEMPLATE)
-#define MODEL (ANY & ~(unsigned)(CMD_BUDGET | CMD_TEMPLATE))
+#define MODEL (ANY & ~(unsigned)CMD_BUDGET)
 #define POLICY (CMD_RUN | CMD_SCORE | CMD_SELECT)
 #define LARGE 2147483647.0
 

@@ -45,9 +45,9 @@ static const struct {
      "usage: rkv inspect [MODEL]\n"
      "What the file holds, what the CPU can do, which kernels were chosen."},
     {"template", CMD_TEMPLATE, cmd_template, "render a chat template",
-     "usage: rkv template --chat-template NAME|FILE < MESSAGES.json\n"
-     "An object {messages, add_generation_prompt, bos_token, eos_token} on stdin to the prompt's "
-     "text."},
+     "usage: rkv template [-m MODEL] [--chat-template NAME|FILE] < MESSAGES.json\n"
+     "An object {messages, add_generation_prompt, bos_token, eos_token} on stdin to the prompt's\n"
+     "text, by the named template or the model's own; the model also gives the two tokens."},
 };
 enum { N_COMMAND = sizeof commands / sizeof *commands };
 
