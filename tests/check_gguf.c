@@ -1,35 +1,15 @@
-/* The GGUF reader on good files: versions, value types, getters, tensors, shards, real files. What is
- * refused is in check_gguf_bad.c. */
+/* The GGUF reader on good files: versions, value types, getters, tensors, shards, real files. What
+ * is refused is in check_gguf_bad.c. */
 #include "config.h"
-#include "check.h"
 
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "scratch.h"
 #include "tiny/gguf_walk.h"
 #include "tiny/gguf_write.h"
-
-static const char *dir;
-
-static const char *file_path(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-static void write_file(const char *name, const gguf_writer *w)
-{
-    rkv_text t = {0};
-    gguf_file(w, &t);
-    FILE *f = fopen(file_path(name), "wb");
-    CHECK(f && !t.bad && fwrite(t.data, 1, t.n, f) == t.n, "cannot write %s", name);
-    if (f)
-        fclose(f);
-    rkv_text_free(&t);
-}
 
 /* One key of every type, plain and as an array of two. */
 static void put_every_type(gguf_writer *w)
@@ -75,26 +55,31 @@ static void check_ints(const rkv_gguf *g)
     rkv_error e = {0};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         int64_t v = 0, a[2] = {0};
-        CHECK(!rkv_gguf_int(g, row[i].plain, row[i].v, row[i].v, &v, &e) && v == row[i].v, "%s is %lld: %s",
-              row[i].plain, (long long)v, e.text);
+        CHECK(!rkv_gguf_int(g, row[i].plain, row[i].v, row[i].v, &v, &e) && v == row[i].v,
+              "%s is %lld: %s", row[i].plain, (long long)v, e.text);
         CHECK(rkv_gguf_int(g, row[i].plain, row[i].v + 1, INT64_MAX, &v, &e) == RKV_E_FORMAT &&
               strstr(e.text, row[i].plain), "%s", e.text);
-        CHECK(rkv_gguf_int(g, row[i].plain, INT64_MIN, row[i].v - 1, &v, NULL) == RKV_E_FORMAT, "below");
-        CHECK(!rkv_gguf_ints(g, row[i].array, a, 2, &e) && a[0] == row[i].v && a[1] == 1, "%s is %lld",
-              row[i].array, (long long)a[0]);
+        CHECK(rkv_gguf_int(g, row[i].plain, INT64_MIN, row[i].v - 1, &v, NULL) == RKV_E_FORMAT,
+              "below");
+        CHECK(!rkv_gguf_ints(g, row[i].array, a, 2, &e) && a[0] == row[i].v && a[1] == 1,
+              "%s is %lld", row[i].array, (long long)a[0]);
     }
     int64_t v, a[3];
     CHECK(rkv_gguf_int(g, "u64", INT64_MIN, INT64_MAX, &v, &e) == RKV_E_FORMAT &&
           strstr(e.text, "18446744073709551614"), "%s", e.text);
-    CHECK(rkv_gguf_ints(g, "u64s", a, 2, &e) == RKV_E_FORMAT && strstr(e.text, "18446744073709551614"),
+    CHECK(rkv_gguf_ints(g, "u64s", a, 2, &e) == RKV_E_FORMAT &&
+              strstr(e.text, "18446744073709551614"),
           "%s", e.text);
-    CHECK(rkv_gguf_ints(g, "u8s", a, 3, &e) == RKV_E_FORMAT && strstr(e.text, "2 elements, expected 3"),
+    CHECK(rkv_gguf_ints(g, "u8s", a, 3, &e) == RKV_E_FORMAT &&
+              strstr(e.text, "2 elements, expected 3"),
           "%s", e.text);
     CHECK(!rkv_gguf_ints(g, "bools", a, 2, &e) && a[0] == 1 && a[1] == 0, "%s", e.text);
-    CHECK(rkv_gguf_int(g, "f32", 0, 9, &v, &e) == RKV_E_FORMAT && strstr(e.text, "float32"), "%s", e.text);
-    CHECK(rkv_gguf_int(g, "yes", 0, 9, &v, &e) == RKV_E_FORMAT && strstr(e.text, "bool"), "%s", e.text);
-    CHECK(rkv_gguf_int(g, "u8s", 0, 9, &v, &e) == RKV_E_FORMAT && strstr(e.text, "array of uint8"), "%s",
+    CHECK(rkv_gguf_int(g, "f32", 0, 9, &v, &e) == RKV_E_FORMAT && strstr(e.text, "float32"), "%s",
           e.text);
+    CHECK(rkv_gguf_int(g, "yes", 0, 9, &v, &e) == RKV_E_FORMAT && strstr(e.text, "bool"), "%s",
+          e.text);
+    CHECK(rkv_gguf_int(g, "u8s", 0, 9, &v, &e) == RKV_E_FORMAT && strstr(e.text, "array of uint8"),
+          "%s", e.text);
     CHECK(rkv_gguf_int(g, "absent", 0, 9, &v, &e) == RKV_E_FORMAT &&
           !strcmp(e.text, "x.gguf: key 'absent' is missing"), "%s", e.text);
     CHECK(rkv_gguf_ints(g, "f32s", a, 2, &e) == RKV_E_FORMAT && rkv_gguf_ints(g, "u8", a, 1, &e) ==
@@ -108,18 +93,20 @@ static void check_floats(const rkv_gguf *g)
     float f[2];
     CHECK(!rkv_gguf_float(g, "f32", 0.0, 1.0, &d, &e) && d == 0.5, "%g: %s", d, e.text);
     CHECK(!rkv_gguf_float(g, "f64", 0.0, 1.0, &d, &e) && d == 0.1, "%g: %s", d, e.text);
-    CHECK(rkv_gguf_float(g, "f32", 0.6, 1.0, &d, &e) == RKV_E_FORMAT && strstr(e.text, "0.5, expected 0.6"),
+    CHECK(rkv_gguf_float(g, "f32", 0.6, 1.0, &d, &e) == RKV_E_FORMAT &&
+              strstr(e.text, "0.5, expected 0.6"),
           "%s", e.text);
     CHECK(rkv_gguf_float(g, "inf", -INFINITY, INFINITY, &d, &e) == RKV_E_FORMAT, "%s", e.text);
-    CHECK(rkv_gguf_float(g, "u8", 0.0, 999.0, &d, &e) == RKV_E_FORMAT && strstr(e.text, "type uint8"), "%s",
-          e.text);
+    CHECK(rkv_gguf_float(g, "u8", 0.0, 999.0, &d, &e) == RKV_E_FORMAT &&
+              strstr(e.text, "type uint8"),
+          "%s", e.text);
     CHECK(rkv_gguf_float(g, "f32s", 0.0, 1.0, &d, NULL) == RKV_E_FORMAT &&
           rkv_gguf_float(g, "absent", 0.0, 1.0, &d, NULL) == RKV_E_FORMAT, "array or absent");
     CHECK(!rkv_gguf_floats(g, "f32s", f, 2, &e) && f[0] == 0.5f && f[1] == -INFINITY, "%s", e.text);
     CHECK(!rkv_gguf_floats(g, "f64s", f, 2, &e) && f[0] == 0.1f && f[1] == INFINITY, "%s", e.text);
     /* tokenizer.ggml.scores declared as bytes: a reader that casts runs off its end. */
-    CHECK(rkv_gguf_floats(g, "u8s", f, 2, &e) == RKV_E_FORMAT && strstr(e.text, "array of uint8"), "%s",
-          e.text);
+    CHECK(rkv_gguf_floats(g, "u8s", f, 2, &e) == RKV_E_FORMAT && strstr(e.text, "array of uint8"),
+          "%s", e.text);
     CHECK(rkv_gguf_floats(g, "f32s", f, 1, &e) == RKV_E_FORMAT, "%s", e.text);
 }
 
@@ -129,23 +116,31 @@ static void check_strings(const rkv_gguf *g)
     const char *s = NULL;
     size_t n = 0;
     int b = 0;
-    CHECK(!rkv_gguf_string(g, "string", &s, &n, &e) && n == 5 && !memcmp(s, "caf\xc3\xa9", 5), "%s", e.text);
-    CHECK(rkv_gguf_string(g, "bytes", &s, &n, &e) == RKV_E_FORMAT && strstr(e.text, "0xff at 1"), "%s",
+    CHECK(!rkv_gguf_string(g, "string", &s, &n, &e) && n == 5 && !memcmp(s, "caf\xc3\xa9", 5), "%s",
           e.text);
-    CHECK(rkv_gguf_string(g, "strings", &s, &n, &e) == RKV_E_FORMAT && strstr(e.text, "array of string") &&
-          rkv_gguf_string(g, "u8", &s, &n, &e) == RKV_E_FORMAT, "%s", e.text);
+    CHECK(rkv_gguf_string(g, "bytes", &s, &n, &e) == RKV_E_FORMAT && strstr(e.text, "0xff at 1"),
+          "%s", e.text);
+    CHECK(rkv_gguf_string(g, "strings", &s, &n, &e) == RKV_E_FORMAT &&
+              strstr(e.text, "array of string") &&
+              rkv_gguf_string(g, "u8", &s, &n, &e) == RKV_E_FORMAT,
+          "%s", e.text);
     CHECK(!rkv_gguf_strings(g, "strings", &n, &e) && n == 3, "%s", e.text);
     CHECK((s = rkv_gguf_strings_at(g, "strings", 0, &n)) && n == 0, "%zu", n);
-    CHECK((s = rkv_gguf_strings_at(g, "strings", 2, &n)) && n == 9 && !memcmp(s, "two words", 9), "%zu", n);
+    CHECK((s = rkv_gguf_strings_at(g, "strings", 2, &n)) && n == 9 && !memcmp(s, "two words", 9),
+          "%zu", n);
     CHECK(!rkv_gguf_strings(g, "none", &n, &e) && n == 0, "%s", e.text);
-    CHECK(rkv_gguf_strings(g, "u8s", &n, &e) == RKV_E_FORMAT && strstr(e.text, "expected array of string") &&
-          rkv_gguf_strings(g, "string", &n, &e) == RKV_E_FORMAT &&
-          rkv_gguf_strings(g, "absent", &n, &e) == RKV_E_FORMAT, "%s", e.text);
+    CHECK(rkv_gguf_strings(g, "u8s", &n, &e) == RKV_E_FORMAT &&
+              strstr(e.text, "expected array of string") &&
+              rkv_gguf_strings(g, "string", &n, &e) == RKV_E_FORMAT &&
+              rkv_gguf_strings(g, "absent", &n, &e) == RKV_E_FORMAT,
+          "%s", e.text);
     CHECK(!rkv_gguf_bool(g, "yes", &b, &e) && b == 1, "%s", e.text);
     CHECK(rkv_gguf_bool(g, "u8", &b, &e) == RKV_E_FORMAT && rkv_gguf_bool(g, "bools", &b, &e) ==
           RKV_E_FORMAT && rkv_gguf_bool(g, "absent", &b, &e) == RKV_E_FORMAT, "%s", e.text);
     CHECK(rkv_gguf_array_count(g, "strings") == 3 && rkv_gguf_array_count(g, "u8") == 0 &&
-          rkv_gguf_array_count(g, "absent") == 0 && rkv_gguf_has(g, "u8") && !rkv_gguf_has(g, "u"), "count");
+              rkv_gguf_array_count(g, "absent") == 0 && rkv_gguf_has(g, "u8") &&
+              !rkv_gguf_has(g, "u"),
+          "count");
 }
 
 /* One tensor of every type we know, and one that we do not. */
@@ -154,7 +149,8 @@ static void put_tensors(gguf_writer *w)
     for (int i = 0; i < RKV_DT_COUNT; i++) {
         const rkv_dtype_desc *d = rkv_dtype_get((rkv_dtype)i);
         const uint64_t dims[4] = {(uint64_t)d->block_len * 2, 3, 1, 2};
-        gguf_tensor(w, d->name, d->ggml_id, i % 2 ? 4 : 2, dims, (uint64_t)d->block_bytes * (i % 2 ? 12 : 6));
+        gguf_tensor(w, d->name, d->ggml_id, i % 2 ? 4 : 2, dims,
+                    (uint64_t)d->block_bytes * (i % 2 ? 12 : 6));
     }
     const uint64_t dims[] = {7};
     gguf_tensor(w, "strange", 4711, 1, dims, 100);
@@ -207,7 +203,8 @@ static void check_file(uint32_t version, uint64_t alignment)
     const rkv_status s = rkv_gguf_open_memory(&g, t.data, t.n, "x.gguf", &e);
     CHECK(!s, "%s", e.text);
     if (!s) {
-        CHECK(!strcmp(rkv_gguf_path(g), "x.gguf") && rkv_gguf_file_bytes(g) == t.n, "%s", rkv_gguf_path(g));
+        CHECK(!strcmp(rkv_gguf_path(g), "x.gguf") && rkv_gguf_file_bytes(g) == t.n, "%s",
+              rkv_gguf_path(g));
         check_ints(g);
         check_floats(g);
         check_strings(g);
@@ -216,9 +213,9 @@ static void check_file(uint32_t version, uint64_t alignment)
     rkv_gguf_close(g);
     rkv_text_free(&t);
 
-    write_file("good.gguf", &w);
+    CHECK(gguf_save(&w, scratch_path("good.gguf")), "cannot write");
     g = NULL;
-    CHECK(!rkv_gguf_open(&g, file_path("good.gguf"), &e), "%s", e.text);
+    CHECK(!rkv_gguf_open(&g, scratch_path("good.gguf"), &e), "%s", e.text);
     if (g)
         check_tensors(g, alignment);
     rkv_gguf_close(g);
@@ -229,7 +226,8 @@ static void check_file(uint32_t version, uint64_t alignment)
 static void check_shards(void)
 {
     const uint64_t dims[] = {8};
-    const char *const name[] = {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"};
+    const char *const name[] = {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf",
+                                "m-00003-of-00003.gguf"};
     static const char *const tensor[3][2] = {{"a"}, {NULL}, {"b", "c"}};
     for (int k = 0; k < 3; k++) {
         gguf_writer w = gguf_writer_init();
@@ -239,38 +237,39 @@ static void check_shards(void)
             gguf_key_u32(&w, "only.here", 1);
         for (int i = 0; i < 2 && tensor[k][i]; i++)
             gguf_tensor(&w, tensor[k][i], 0, 1, dims, 32);
-        write_file(name[k], &w);
+        CHECK(gguf_save(&w, scratch_path(name[k])), "cannot write");
         gguf_writer_free(&w);
     }
     rkv_gguf *g = NULL;
     rkv_error e = {0};
-    CHECK(!rkv_gguf_open(&g, file_path(name[0]), &e), "%s", e.text);
+    CHECK(!rkv_gguf_open(&g, scratch_path(name[0]), &e), "%s", e.text);
     if (g) {
         const rkv_tensor *a = rkv_gguf_tensor(g, "a"), *c = rkv_gguf_tensor(g, "c");
         CHECK(rkv_gguf_n_tensor(g) == 3 && a && c && c->bytes == 32, "tensors");
         CHECK(!memcmp(a->data, rkv_gguf_tensor(g, "b")->data, 32), "first of their shards");
         CHECK(!rkv_gguf_has(g, "only.here"), "keys are those of the first shard");
-        CHECK(!strcmp(rkv_gguf_path(g), file_path(name[0])), "%s", rkv_gguf_path(g));
+        CHECK(!strcmp(rkv_gguf_path(g), scratch_path(name[0])), "%s", rkv_gguf_path(g));
         CHECK(rkv_gguf_file_bytes(g) > 3 * 100, "%llu", (unsigned long long)rkv_gguf_file_bytes(g));
     }
     rkv_gguf_close(g);
     for (int k = 1; k < 3; k++) {
-        CHECK(rkv_gguf_open(&g, file_path(name[k]), &e) == RKV_E_FORMAT && strstr(e.text, "the first one") &&
-              strstr(e.text, "-00001-of-00003.gguf"), "%s", e.text);
+        CHECK(rkv_gguf_open(&g, scratch_path(name[k]), &e) == RKV_E_FORMAT &&
+                  strstr(e.text, "the first one") && strstr(e.text, "-00001-of-00003.gguf"),
+              "%s", e.text);
     }
     char here[256];
-    CHECK(getcwd(here, sizeof here) && !chdir(dir), "chdir");
+    CHECK(getcwd(here, sizeof here) && !chdir(scratch_dir), "chdir");
     g = NULL;                                   /* a name without a folder, and one that climbs */
     CHECK(!rkv_gguf_open(&g, name[0], &e), "%s", e.text);
     rkv_gguf_close(g);
     char climbing[600];
-    snprintf(climbing, sizeof climbing, "../%s/./%s", strrchr(dir, '/') + 1, name[0]);
+    snprintf(climbing, sizeof climbing, "../%s/./%s", strrchr(scratch_dir, '/') + 1, name[0]);
     g = NULL;
     CHECK(!rkv_gguf_open(&g, climbing, &e), "%s", e.text);
     rkv_gguf_close(g);
     CHECK(!chdir(here), "chdir");
     for (int k = 0; k < 3; k++)
-        unlink(file_path(name[k]));
+        unlink(scratch_path(name[k]));
 }
 
 static void check_tensor_bytes(void)
@@ -284,10 +283,49 @@ static void check_tensor_bytes(void)
               n == rkv_dtype_bytes(d, 768), "%s: %zu", d->name, n);
     }
     size_t n;
-    CHECK(rkv_gguf_tensor_bytes(RKV_DT_COUNT, dims, 2, &n, "t", &e) == RKV_E_UNSUPPORTED, "%s", e.text);
+    CHECK(rkv_gguf_tensor_bytes(RKV_DT_COUNT, dims, 2, &n, "t", &e) == RKV_E_UNSUPPORTED, "%s",
+          e.text);
     const uint64_t most[] = {(uint64_t)PTRDIFF_MAX / 4}, more[] = {(uint64_t)PTRDIFF_MAX / 4 + 1};
     CHECK(!rkv_gguf_tensor_bytes(RKV_DT_f32, most, 1, &n, "t", &e), "%s", e.text);
     CHECK(rkv_gguf_tensor_bytes(RKV_DT_f32, more, 1, &n, "t", &e) == RKV_E_FORMAT, "%s", e.text);
+}
+
+/* As many keys and tensors as nobody has, with names that differ late: what a quadratic search for
+ * duplicates would not finish. */
+static void check_many(void)
+{
+    enum { N_KEY = 60000, N_TENSOR = 200000 };
+    const uint64_t dims[] = {1};
+    gguf_writer w = gguf_writer_init();
+    char name[64];
+    for (int i = 0; i < N_KEY; i++) {
+        snprintf(name, sizeof name, "a.rather.long.prefix.of.a.key.%d", i * 7919 % N_KEY);
+        gguf_key_u32(&w, name, (uint32_t)i);
+    }
+    for (int i = 0; i < N_TENSOR; i++) {
+        snprintf(name, sizeof name, "blk.%d.weight", i);
+        gguf_tensor(&w, name, 0, 1, dims, 4);
+    }
+    rkv_text t = {0};
+    gguf_head(&w, &t);
+    const size_t n_head = t.n;
+    char *data = calloc(1, n_head + w.data_bytes);
+    CHECK(data && !t.bad, "memory");
+    memcpy(data, t.data, n_head);
+    rkv_gguf *g = NULL;
+    rkv_error e = {0};
+    CHECK(!rkv_gguf_open_memory(&g, data, n_head + w.data_bytes, "x.gguf", &e), "%s", e.text);
+    int64_t v = -1;
+    if (g) {
+        CHECK(!rkv_gguf_int(g, "a.rather.long.prefix.of.a.key.7919", 0, N_KEY, &v, &e) && v == 1,
+              "%s", e.text);
+        const rkv_tensor *last = rkv_gguf_tensor(g, "blk.199999.weight");
+        CHECK(last && last == rkv_gguf_tensor_at(g, N_TENSOR - 1), "the last tensor");
+    }
+    rkv_gguf_close(g);
+    free(data);
+    rkv_text_free(&t);
+    gguf_writer_free(&w);
 }
 
 /* Vocabulary files of real models: the index of their strings. */
@@ -302,7 +340,8 @@ static void check_real(void)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char path[1024];
         const char *data = getenv("RKV_SHARED_DATA");
-        snprintf(path, sizeof path, "%s/vocab/%s", data ? data : RKV_SRCDIR "/../shared/data", row[i].name);
+        snprintf(path, sizeof path, "%s/vocab/%s", data ? data : RKV_SRCDIR "/../shared/data",
+                 row[i].name);
         if (access(path, R_OK)) {
             SKIP(1, "%s is not here", path);
             continue;
@@ -310,8 +349,9 @@ static void check_real(void)
         rkv_gguf *g = NULL;
         rkv_error e = {0};
         size_t n = 0;
-        CHECK(!rkv_gguf_open(&g, path, &e) && !rkv_gguf_strings(g, "tokenizer.ggml.tokens", &n, &e) &&
-              n == row[i].n, "%s: %zu tokens: %s", path, n, e.text);
+        CHECK(!rkv_gguf_open(&g, path, &e) &&
+                  !rkv_gguf_strings(g, "tokenizer.ggml.tokens", &n, &e) && n == row[i].n,
+              "%s: %zu tokens: %s", path, n, e.text);
         if (g && n == row[i].n) {
             const char *s = rkv_gguf_strings_at(g, "tokenizer.ggml.tokens", row[i].i, &n);
             CHECK(n == strlen(row[i].token) && !memcmp(s, row[i].token, n), "%.*s", (int)n, s);
@@ -322,10 +362,7 @@ static void check_real(void)
 
 int main(void)
 {
-    char folder[] = "/tmp/rkv-gguf-XXXXXX";
-    dir = mkdtemp(folder);
-    CHECK(dir, "mkdtemp");
-    if (!dir)
+    if (!scratch_make())
         return check_end("gguf");
     const uint64_t before = rkv_mem_current();
     check_file(3, 32);
@@ -335,10 +372,12 @@ int main(void)
     check_file(3, 65536);
     check_shards();
     check_tensor_bytes();
+    check_many();
     check_real();
     rkv_gguf_close(NULL);
-    CHECK(rkv_mem_current() == before, "%llu bytes leaked", (unsigned long long)(rkv_mem_current() - before));
-    unlink(file_path("good.gguf"));
-    rmdir(dir);
+    CHECK(rkv_mem_current() == before, "%llu bytes leaked",
+          (unsigned long long)(rkv_mem_current() - before));
+    unlink(scratch_path("good.gguf"));
+    scratch_remove();
     return check_end("gguf");
 }

@@ -1,7 +1,6 @@
 /* Made models: same bytes for the same options, keys and tensors of each family, values' deviation,
  * consistent vocabularies. */
 #include "config.h"
-#include "check.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,17 +9,9 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "file/gguf.h"
+#include "scratch.h"
 #include "tiny/model.h"
 #include "tiny/weights.h"
-
-static const char *dir;
-
-static const char *file_path(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
 
 static uint64_t file_hash(const char *path)
 {
@@ -39,8 +30,8 @@ static rkv_gguf *make(const tiny_options *o, const char *name)
 {
     rkv_error e = {0};
     rkv_gguf *g = NULL;
-    CHECK(!tiny_write(o, file_path(name), &e), "%s", e.text);
-    CHECK(!rkv_gguf_open(&g, file_path(name), &e), "%s", e.text);
+    CHECK(!tiny_write(o, scratch_path(name), &e), "%s", e.text);
+    CHECK(!rkv_gguf_open(&g, scratch_path(name), &e), "%s", e.text);
     return g;
 }
 
@@ -52,14 +43,15 @@ static void check_deterministic(void)
     for (int i = 0; i < 4; i++) {
         o.seed = i == 2 ? 2 : 1;
         o.type = i == 3 ? "all" : "q4_0";
-        CHECK(!tiny_write(&o, file_path("h.gguf"), &e), "%s", e.text);
-        h[i] = file_hash(file_path("h.gguf"));
+        CHECK(!tiny_write(&o, scratch_path("h.gguf"), &e), "%s", e.text);
+        h[i] = file_hash(scratch_path("h.gguf"));
     }
     CHECK(h[0] == h[1], "two runs differ");
     CHECK(h[0] != h[2] && h[0] != h[3], "seed or type makes no difference");
     /* One pinned: machines and compilers agree. A change of what is written changes it. */
-    CHECK(h[0] == UINT64_C(0x320e856dc56c92e5), "this machine makes another file: %#llx", (unsigned long long)h[0]);
-    unlink(file_path("h.gguf"));
+    CHECK(h[0] == UINT64_C(0x320e856dc56c92e5), "this machine makes another file: %#llx",
+          (unsigned long long)h[0]);
+    unlink(scratch_path("h.gguf"));
 }
 
 /* Pieces of a stream do not depend on how it is cut. */
@@ -107,8 +99,8 @@ static void shape(const rkv_gguf *g, const char *name, int64_t d0, int64_t d1)
     const rkv_tensor *t = rkv_gguf_tensor(g, name);
     CHECK((t != NULL) == (d0 != 0), "%s", name);
     if (t && d0)
-        CHECK(t->dim[0] == d0 && t->dim[1] == d1 && t->n_dim == (d1 > 1 ? 2 : 1), "%s is %lld %lld", name,
-              (long long)t->dim[0], (long long)t->dim[1]);
+        CHECK(t->dim[0] == d0 && t->dim[1] == d1 && t->n_dim == (d1 > 1 ? 2 : 1), "%s is %lld %lld",
+              name, (long long)t->dim[0], (long long)t->dim[1]);
 }
 
 static void check_family(const char *family)
@@ -124,9 +116,11 @@ static void check_family(const char *family)
     if (!g)
         return;
     CHECK(get_int(g, family, "block_count") == 2 && get_int(g, family, "context_length") == 1024 &&
-          get_int(g, family, "embedding_length") == 64 && get_int(g, family, "feed_forward_length") == 96 &&
-          get_int(g, family, "attention.head_count") == 4 &&
-          get_int(g, family, "attention.head_count_kv") == 2, "%s", family);
+              get_int(g, family, "embedding_length") == 64 &&
+              get_int(g, family, "feed_forward_length") == 96 &&
+              get_int(g, family, "attention.head_count") == 4 &&
+              get_int(g, family, "attention.head_count_kv") == 2,
+          "%s", family);
     CHECK(has(g, family, "attention.key_length") == (qwen3 || gemma), "%s", family);
     CHECK(has(g, family, "vocab_size") == llama, "%s", family);
     CHECK(has(g, family, "attention.sliding_window") == gemma &&
@@ -154,10 +148,10 @@ static void check_family(const char *family)
     shape(g, "blk.1.ffn_up.weight", 64, 96);
     shape(g, "blk.1.ffn_down.weight", 96, 64);
     shape(g, "blk.2.attn_norm.weight", 0, 0);
-    if (llama) {                                /* base 500000, 16: waves 6, 32, 167, 861, 4443, 22911 .. */
+    if (llama) { /* base 500000, 16: waves 6, 32, 167, 861, 4443, 22911 .. */
         const float *f = rkv_gguf_tensor(g, "rope_freqs.weight")->data;
-        CHECK(f[0] == 1.0f && f[3] == 1.0f && fabsf(f[4] - 2.6945f) < 0.001f && f[5] == 8.0f, "%g %g", f[4],
-              f[5]);
+        CHECK(f[0] == 1.0f && f[3] == 1.0f && fabsf(f[4] - 2.6945f) < 0.001f && f[5] == 8.0f,
+              "%g %g", f[4], f[5]);
     }
     rkv_gguf_close(g);
 }
@@ -194,7 +188,8 @@ static void check_types(void)
     }
 }
 
-/* Rows that no block divides, heads that do not add up to the model's width, shards, odd options. */
+/* Rows that no block divides, heads that do not add up to the model's width, shards, odd options.
+ */
 static void check_options(void)
 {
     tiny_options o = tiny_defaults();
@@ -203,7 +198,8 @@ static void check_options(void)
     o.d_head = 24;
     rkv_gguf *g = make(&o, "o.gguf");
     if (g) {
-        CHECK(rkv_gguf_tensor(g, "blk.0.ffn_down.weight")->type == RKV_DT_f16, "f16 fits everything");
+        CHECK(rkv_gguf_tensor(g, "blk.0.ffn_down.weight")->type == RKV_DT_f16,
+              "f16 fits everything");
         shape(g, "blk.0.attn_q.weight", 64, 96);
         CHECK(get_int(g, "llama", "attention.key_length") == 24, "key_length");
     }
@@ -220,14 +216,14 @@ static void check_options(void)
         o = tiny_defaults();
         const char **member[] = {&o.family, &o.type, &o.rope, &o.tokenizer};
         *member[i] = bad[i];
-        CHECK(tiny_write(&o, file_path("o.gguf"), &e) == RKV_E_ARG, "%s: %s", bad[i], e.text);
+        CHECK(tiny_write(&o, scratch_path("o.gguf"), &e) == RKV_E_ARG, "%s: %s", bad[i], e.text);
     }
     o = tiny_defaults();
     o.n_kv_head = 3;
-    CHECK(tiny_write(&o, file_path("o.gguf"), NULL) == RKV_E_ARG, "3 KV heads for 4");
+    CHECK(tiny_write(&o, scratch_path("o.gguf"), NULL) == RKV_E_ARG, "3 KV heads for 4");
     o = tiny_defaults();
     o.n_shard = 2;
-    CHECK(tiny_write(&o, file_path("o.gguf"), NULL) == RKV_E_ARG, "a name that is no shard's");
+    CHECK(tiny_write(&o, scratch_path("o.gguf"), NULL) == RKV_E_ARG, "a name that is no shard's");
     o = tiny_defaults();
     CHECK(tiny_write(&o, "/nonexistent/x", NULL) == RKV_E_IO, "no folder");
     if (!access("/dev/full", W_OK))
@@ -260,7 +256,8 @@ static void check_vocab(const char *family, const char *tokenizer, int n_vocab)
         return;
     rkv_error e = {0};
     size_t n = 0, n_merge = 0;
-    CHECK(!rkv_gguf_strings(g, "tokenizer.ggml.tokens", &n, &e) && n == (size_t)n_vocab, "%zu %s", n, e.text);
+    CHECK(!rkv_gguf_strings(g, "tokenizer.ggml.tokens", &n, &e) && n == (size_t)n_vocab, "%zu %s",
+          n, e.text);
     int twice = 0;
     for (int i = 0; i < n_vocab; i++) {
         size_t len;
@@ -272,10 +269,12 @@ static void check_vocab(const char *family, const char *tokenizer, int n_vocab)
     if (!strcmp(tokenizer, "spm")) {
         static float scores[1024];
         CHECK(!rkv_gguf_floats(g, "tokenizer.ggml.scores", scores, n, &e), "%s", e.text);
-        CHECK(find_token(g, n_vocab, "<0xFF>", 6) > 0 && find_token(g, n_vocab, "\xe2\x96\x81the", 6) > 0,
+        CHECK(find_token(g, n_vocab, "<0xFF>", 6) > 0 &&
+                  find_token(g, n_vocab, "\xe2\x96\x81the", 6) > 0,
               "byte tokens and pieces");
     } else {
-        CHECK(!rkv_gguf_strings(g, "tokenizer.ggml.merges", &n_merge, &e) && n_merge > 200, "%s", e.text);
+        CHECK(!rkv_gguf_strings(g, "tokenizer.ggml.merges", &n_merge, &e) && n_merge > 200, "%s",
+              e.text);
     }
     for (size_t i = 0; i < n_merge; i++) {
         char joined[64];
@@ -288,11 +287,14 @@ static void check_vocab(const char *family, const char *tokenizer, int n_vocab)
         memcpy(joined + left, space + 1, right);
         const int a = find_token(g, n_vocab, m, left), b = find_token(g, n_vocab, space + 1, right);
         const int c = find_token(g, n_vocab, joined, left + right);
-        CHECK(a >= 0 && b >= 0 && c > a && c > b && c == 256 + (int)i, "merge %zu '%.*s'", i, (int)len, m);
+        CHECK(a >= 0 && b >= 0 && c > a && c > b && c == 256 + (int)i, "merge %zu '%.*s'", i,
+              (int)len, m);
     }
     int64_t bos = -1, eos = -1;
     CHECK(!rkv_gguf_int(g, "tokenizer.ggml.bos_token_id", 0, n_vocab - 1, &bos, &e) &&
-          !rkv_gguf_int(g, "tokenizer.ggml.eos_token_id", 0, n_vocab - 1, &eos, &e) && bos != eos, "%s", e.text);
+              !rkv_gguf_int(g, "tokenizer.ggml.eos_token_id", 0, n_vocab - 1, &eos, &e) &&
+              bos != eos,
+          "%s", e.text);
     rkv_gguf_close(g);
 }
 
@@ -303,7 +305,7 @@ static void check_memory(void)
     const uint64_t before = rkv_mem_current();
     for (long k = 1; k < 10000 && s; k++) {
         rkv_mem_fail_after(k);
-        s = tiny_write(&o, file_path("m.gguf"), NULL);
+        s = tiny_write(&o, scratch_path("m.gguf"), NULL);
         rkv_mem_fail_after(0);
         CHECK(!s || rkv_mem_current() == before, "allocation %ld leaks", k);
     }
@@ -312,10 +314,7 @@ static void check_memory(void)
 
 int main(void)
 {
-    char folder[] = "/tmp/rkv-tiny-XXXXXX";
-    dir = mkdtemp(folder);
-    CHECK(dir, "mkdtemp");
-    if (!dir)
+    if (!scratch_make())
         return check_end("tiny");
     static const char *const family[] = {"llama", "qwen2", "qwen3", "gemma3"};
     check_deterministic();
@@ -332,7 +331,7 @@ int main(void)
                                        "s-00001-of-00003.gguf", "s-00002-of-00003.gguf",
                                        "s-00003-of-00003.gguf"};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-        unlink(file_path(made[i]));
-    CHECK(!rmdir(dir), "%s is not empty", dir);
+        unlink(scratch_path(made[i]));
+    scratch_remove();
     return check_end("tiny");
 }

@@ -1,5 +1,6 @@
-/* Stands in for libFuzzer: runs a fuzz target on stored inputs, files or folders of them, so that make
- * check replays the corpus with any compiler. Without arguments: the target's own corpus, RKV_CORPUS. */
+/* Stands in for libFuzzer: runs a fuzz target on stored inputs, files or folders of them, so that
+ * make check replays the corpus with any compiler. Without arguments: the target's own corpus,
+ * RKV_CORPUS. */
 #include "config.h"
 #include "check.h"
 

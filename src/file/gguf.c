@@ -26,8 +26,8 @@ static int five_digits(const char *p)
     return v;
 }
 
-/* Path of shard i (from 0), which is the first one's with another number: nothing that stands in a file
- * can lead out of its folder. From rkv_mem_alloc; NULL: out of memory. */
+/* Path of shard i (from 0), which is the first one's with another number: nothing that stands in a
+ * file can lead out of its folder. From rkv_mem_alloc; NULL: out of memory. */
 static char *shard_path(const rkv_gguf *g, int i)
 {
     char *path = rkv_mem_strdup(g->path);
@@ -44,19 +44,24 @@ static rkv_status check_shard_name(const rkv_gguf *g, int64_t no, int64_t count,
 {
     const size_t n = strlen(g->path);
     const char *s = n > SHARD_SUFFIX ? g->path + n - SHARD_SUFFIX : "";
+    const char *shown = rkv_path_end(g->path);
     const int is_shard = *s == '-' && !strncmp(s + 6, "-of-", 4) && !strcmp(s + 15, ".gguf");
-    if (!is_shard || five_digits(s + SHARD_NO_AT) != no + 1 || five_digits(s + SHARD_COUNT_AT) != count)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: part %" PRId64 " of %" PRId64 " by its keys, expected a "
-                        "name that ends in -%05" PRId64 "-of-%05" PRId64 ".gguf", g->path, no + 1, count,
-                        no + 1, count);
+    if (!is_shard || five_digits(s + SHARD_NO_AT) != no + 1 ||
+        five_digits(s + SHARD_COUNT_AT) != count)
+        return rkv_fail(e, RKV_E_FORMAT,
+                        "%s: part %" PRId64 " of %" PRId64 " by its keys, expected a "
+                        "name that ends in -%05" PRId64 "-of-%05" PRId64 ".gguf",
+                        shown, no + 1, count, no + 1, count);
     if (no)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: part %" PRId64 " of %" PRId64 ", expected the first one; "
-                        "open -00001-of-%05" PRId64 ".gguf", g->path, no + 1, count, count);
+        return rkv_fail(e, RKV_E_FORMAT,
+                        "%s: part %" PRId64 " of %" PRId64 ", expected the first one; "
+                        "open -00001-of-%05" PRId64 ".gguf",
+                        shown, no + 1, count, count);
     return RKV_OK;
 }
 
-/* Keys that a shard shares with the first one have the same values there, but for its own number and
- * layout; another model's part is told by that, by its counts or by its tensors' names. */
+/* Keys that a shard shares with the first one have the same values there, but for its own number
+ * and layout; another model's part is told by that, by its counts or by its tensors' names. */
 static rkv_status check_same_keys(const rkv_gguf *g, const rkv_gguf_keys *keys, const char *path,
                                   rkv_error *e)
 {
@@ -93,8 +98,8 @@ static rkv_status load_shard(rkv_gguf *g, int i, int64_t n_tensor, rkv_error *e)
         goto done;
     }
     if (access(path, R_OK)) {
-        s = rkv_fail(e, RKV_E_IO, "%s: part %d of %d is missing: %s", path, i + 1, g->n_map,
-                     strerror(errno));
+        s = rkv_fail(e, RKV_E_IO, "%s: part %d of %d is missing: %s", rkv_path_end(path), i + 1,
+                     g->n_map, strerror(errno));
         goto done;
     }
     if ((s = rkv_map_open(map, path, e)) || (s = rkv_gguf_parse(g, &keys, map, path, e)) ||
@@ -163,16 +168,17 @@ static rkv_status sort_tensors(rkv_gguf *g, rkv_error *e)
         if (strcmp(a->name, b->name))
             continue;
         char where[RKV_GGUF_WHERE], *path = shard_path(g, b->shard);
-        rkv_gguf_where(where, path ? path : g->path, "tensor", b->name, strlen(b->name), b->index, b->at);
+        rkv_gguf_where(where, path ? path : g->path, "tensor", b->name, strlen(b->name), b->index,
+                       b->at);
         rkv_mem_free(path);
-        return rkv_fail(e, RKV_E_FORMAT, "%s: occurs before, as #%d of part %d, expected once", where,
-                        a->index, a->shard + 1);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: occurs before, as #%d of part %d, expected once",
+                        where, a->index, a->shard + 1);
     }
     return RKV_OK;
 }
 
-/* Kernels may read any element type at its own alignment. Files with an alignment below 8 are legal but
- * nobody writes them, so what they keep at odd places is simply copied. */
+/* Kernels may read any element type at its own alignment. Files with an alignment below 8 are legal
+ * but nobody writes them, so what they keep at odd places is simply copied. */
 static rkv_status align_tensors(rkv_gguf *g, rkv_error *e)
 {
     for (int i = 0; i < g->n_tensor; i++) {

@@ -21,8 +21,8 @@ typedef struct rkv_tensor {         /* a view: owns nothing */
     rkv_dtype type;
     int n_dim;
     int64_t dim[RKV_MAX_DIM];       /* dim[0] is contiguous; unused ones are 1; all >= 1 */
-    const void *data;               /* aligned to 8 bytes at least, and to the file's alignment; what a
-                                     * file with a smaller one keeps at odd places has been copied */
+    const void *data;               /* aligned to 8 bytes at least: what a file with a smaller
+                                     * general.alignment keeps at odd places has been copied */
     size_t bytes;
 } rkv_tensor;
 
@@ -32,7 +32,7 @@ typedef struct rkv_gguf rkv_gguf;
  * only fault is tensors of a type we do not know opens; binding such a tensor is what fails.
  * Errors name file, key or tensor with its index, byte offset, value found and value expected:
  * RKV_E_IO (cannot open, not a regular file), RKV_E_FORMAT, RKV_E_UNSUPPORTED (version, byte order),
- * RKV_E_MEM. */
+ * RKV_E_MEM. On failure *out is left alone. */
 rkv_status rkv_gguf_open(rkv_gguf **out, const char *path, rkv_error *e);
 void rkv_gguf_close(rkv_gguf *g);
 
@@ -54,9 +54,10 @@ rkv_status rkv_gguf_string(const rkv_gguf *g, const char *key, const char **s, s
 /* Arrays. Elements of the wrong type are refused by the count call, so that the element calls cannot
  * fail; i < count. */
 rkv_status rkv_gguf_strings(const rkv_gguf *g, const char *key, size_t *count, rkv_error *e);
+/* Any bytes, as they stand in the file; not 0-terminated. */
 const char *rkv_gguf_strings_at(const rkv_gguf *g, const char *key, size_t i, size_t *n);
-/* Copies an array of floats (f32 or f64) or of integers (any width, in the range of int64; a bool is 0
- * or 1) that must have exactly n elements. */
+/* Copies an array of floats (f32 or f64) or of integers (any width, in the range of int64; a bool
+ * is 0 or 1) that must have exactly n elements. */
 rkv_status rkv_gguf_floats(const rkv_gguf *g, const char *key, float *out, size_t n, rkv_error *e);
 rkv_status rkv_gguf_ints(const rkv_gguf *g, const char *key, int64_t *out, size_t n, rkv_error *e);
 /* Element count of any array; 0 when the key is absent or no array. */

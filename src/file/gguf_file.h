@@ -9,9 +9,9 @@
 enum {
     RKV_GGUF_MAX_KEY = 1 << 16,                 /* keys in a file */
     RKV_GGUF_MAX_KEY_NAME = 65535,              /* bytes; the format page's own limit */
-    RKV_GGUF_MAX_TENSOR = 1 << 18,              /* tensors in a shard */
+    RKV_GGUF_MAX_TENSOR = 1 << 18,              /* tensors in all shards */
     RKV_GGUF_MAX_TENSOR_NAME = 63,              /* bytes; ggml's own limit */
-    RKV_GGUF_MAX_STRINGS = 1 << 25,             /* elements of all string arrays of a file */
+    RKV_GGUF_MAX_STRINGS = 1 << 24,             /* elements of all string arrays of a file */
     RKV_GGUF_MAX_ALIGNMENT = 65536,
     RKV_GGUF_MAX_SHARD = 65535
 };
@@ -39,7 +39,7 @@ typedef struct rkv_gguf_key {
     rkv_gguf_type type;         /* of the value or of the array's elements; never RKV_GGUF_ARRAY */
     size_t count;               /* elements; 1 for a plain value */
     const unsigned char *data;  /* the first element; of strings the length field of the first */
-    const unsigned char **string;       /* [count] length fields of an array of strings; else NULL */
+    const unsigned char **string;       /* [count] length fields, for an array of strings */
     const unsigned char *end;   /* past the value */
 } rkv_gguf_key;
 
@@ -81,14 +81,14 @@ const rkv_gguf_key *rkv_gguf_key_find(const rkv_gguf_keys *keys, const char *nam
 rkv_status rkv_gguf_keys_int(const rkv_gguf_keys *keys, const char *path, const char *key,
                              int64_t min, int64_t max, int64_t *out, rkv_error *e);
 
-/* Where in a file a fault is: "path: key 'name' (#3, at byte 120)". A long path loses its front, a long
- * name its end; name may be NULL. */
+/* Where in a file a fault is: "path: key 'name' (#3, at byte 120)". A long path loses its front, a
+ * long name its end; name may be NULL. */
 enum { RKV_GGUF_WHERE = 320 };
-void rkv_gguf_where(char out[RKV_GGUF_WHERE], const char *path, const char *object, const char *name,
-                    size_t n_name, int index, uint64_t at);
+void rkv_gguf_where(char out[RKV_GGUF_WHERE], const char *path, const char *object,
+                    const char *name, size_t n_name, int index, uint64_t at);
 
-/* rkv_gguf_open for a file that is in memory: n bytes, which must outlive the rkv_gguf; name stands for
- * the path. */
+/* rkv_gguf_open for a file that is in memory: n bytes, which must outlive the rkv_gguf; name stands
+ * for the path. */
 rkv_status rkv_gguf_open_memory(rkv_gguf **out, const void *data, size_t n, const char *name,
                                 rkv_error *e);
 

@@ -22,10 +22,11 @@ static void key_where(char out[RKV_GGUF_WHERE], const char *path, const rkv_gguf
 
 static rkv_status missing(const char *path, const char *key, rkv_error *e)
 {
-    return rkv_fail(e, RKV_E_FORMAT, "%s: key '%s' is missing", path, key);
+    return rkv_fail(e, RKV_E_FORMAT, "%s: key '%s' is missing", rkv_path_end(path), key);
 }
 
-static rkv_status wrong_type(const char *path, const rkv_gguf_key *k, const char *expected, rkv_error *e)
+static rkv_status wrong_type(const char *path, const rkv_gguf_key *k, const char *expected,
+                             rkv_error *e)
 {
     char where[RKV_GGUF_WHERE];
     key_where(where, path, k);
@@ -67,7 +68,8 @@ static int is_float(rkv_gguf_type t)
     return t == RKV_GGUF_F32 || t == RKV_GGUF_F64;
 }
 
-/* Integer element i as a sign and 64 bits: returns whether it is negative, *v its two's complement. */
+/* Integer element i as a sign and 64 bits: returns whether it is negative, *v its two's complement.
+ */
 static int element_int(const rkv_gguf_key *k, size_t i, uint64_t *v)
 {
     const int bytes = rkv_gguf_type_table[k->type].bytes;
@@ -97,8 +99,8 @@ int rkv_gguf_has(const rkv_gguf *g, const char *key)
     return find(g, key) != NULL;
 }
 
-rkv_status rkv_gguf_keys_int(const rkv_gguf_keys *keys, const char *path, const char *key, int64_t min,
-                             int64_t max, int64_t *out, rkv_error *e)
+rkv_status rkv_gguf_keys_int(const rkv_gguf_keys *keys, const char *path, const char *key,
+                             int64_t min, int64_t max, int64_t *out, rkv_error *e)
 {
     const rkv_gguf_key *k;
     RKV_TRY(get_plain(&k, keys, path, key, "an integer", e));
@@ -118,7 +120,8 @@ rkv_status rkv_gguf_keys_int(const rkv_gguf_keys *keys, const char *path, const 
         snprintf(found, sizeof found, "%" PRIu64, v);
     if (min == max)
         return rkv_fail(e, RKV_E_FORMAT, "%s: %s, expected %" PRId64, where, found, min);
-    return rkv_fail(e, RKV_E_FORMAT, "%s: %s, expected %" PRId64 " to %" PRId64, where, found, min, max);
+    return rkv_fail(e, RKV_E_FORMAT, "%s: %s, expected %" PRId64 " to %" PRId64, where, found, min,
+                    max);
 }
 
 rkv_status rkv_gguf_int(const rkv_gguf *g, const char *key, int64_t min, int64_t max, int64_t *out,
@@ -154,7 +157,8 @@ rkv_status rkv_gguf_bool(const rkv_gguf *g, const char *key, int *out, rkv_error
     return RKV_OK;
 }
 
-rkv_status rkv_gguf_string(const rkv_gguf *g, const char *key, const char **s, size_t *n, rkv_error *e)
+rkv_status rkv_gguf_string(const rkv_gguf *g, const char *key, const char **s, size_t *n,
+                           rkv_error *e)
 {
     const rkv_gguf_key *k;
     RKV_TRY(get_plain(&k, &g->keys, g->path, key, "string", e));
@@ -165,8 +169,9 @@ rkv_status rkv_gguf_string(const rkv_gguf *g, const char *key, const char **s, s
     if (good < len) {
         char where[RKV_GGUF_WHERE];
         key_where(where, g->path, k);
-        return rkv_fail(e, RKV_E_FORMAT, "%s: byte 0x%02x at %zu of the string, expected UTF-8 text",
-                        where, (unsigned char)text[good], good);
+        return rkv_fail(e, RKV_E_FORMAT,
+                        "%s: byte 0x%02x at %zu of the string, expected UTF-8 text", where,
+                        (unsigned char)text[good], good);
     }
     *s = text;
     *n = len;
@@ -213,8 +218,9 @@ rkv_status rkv_gguf_ints(const rkv_gguf *g, const char *key, int64_t *out, size_
         if (!element_int(k, i, &v) && v > INT64_MAX) {
             char where[RKV_GGUF_WHERE];
             key_where(where, g->path, k);
-            return rkv_fail(e, RKV_E_FORMAT, "%s: element %zu is %" PRIu64 ", expected at most 2^63 - 1",
-                            where, i, v);
+            return rkv_fail(e, RKV_E_FORMAT,
+                            "%s: element %zu is %" PRIu64 ", expected at most 2^63 - 1", where, i,
+                            v);
         }
         out[i] = (int64_t)v;
     }

@@ -21,7 +21,11 @@ const rkv_gguf_type_desc rkv_gguf_type_table[RKV_GGUF_N_TYPE] = {
 };
 
 /* The least an entry can take: what the counts of the header are held against. */
-enum { MIN_KEY_BYTES = 8 + 1 + 4 + 1, MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8, MIN_STRING_BYTES = 8 };
+enum {
+    MIN_KEY_BYTES = 8 + 1 + 4 + 1,
+    MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8,
+    MIN_STRING_BYTES = 8
+};
 
 typedef struct reader {
     rkv_cursor c;
@@ -31,17 +35,16 @@ typedef struct reader {
     rkv_error *e;
 } reader;
 
-void rkv_gguf_where(char out[RKV_GGUF_WHERE], const char *path, const char *object, const char *name,
-                    size_t n_name, int index, uint64_t at)
+void rkv_gguf_where(char out[RKV_GGUF_WHERE], const char *path, const char *object,
+                    const char *name, size_t n_name, int index, uint64_t at)
 {
-    enum { PATH = 140, NAME = 80 };
-    const size_t n = strlen(path), cut = n > PATH ? n - PATH : 0;
+    enum { NAME = 80 };
     char quoted[NAME + 8] = "";
     if (name)
         snprintf(quoted, sizeof quoted, " '%.*s%s'", (int)(n_name < NAME ? n_name : NAME), name,
                  n_name > NAME ? "..." : "");
-    snprintf(out, RKV_GGUF_WHERE, "%s%s: %s%s (#%d, at byte %" PRIu64 ")", cut ? "..." : "", path + cut,
-             object, quoted, index, at);
+    snprintf(out, RKV_GGUF_WHERE, "%s: %s%s (#%d, at byte %" PRIu64 ")", rkv_path_end(path), object,
+             quoted, index, at);
 }
 
 static void reader_place(reader *r, const char *object, int index)
@@ -84,12 +87,13 @@ static rkv_status read_name(reader *r, const char **s, size_t *n, size_t max, co
     reader_place(r, object, index);
     RKV_TRY(read_string(r, s, n, "the name"));
     if (*n < 1 || *n > max)
-        return rkv_fail(r->e, RKV_E_FORMAT, "%s: the name has %zu bytes, expected 1 to %zu", r->where,
-                        *n, max);
+        return rkv_fail(r->e, RKV_E_FORMAT, "%s: the name has %zu bytes, expected 1 to %zu",
+                        r->where, *n, max);
     const size_t good = rkv_utf8_check(*s, *n);
     if (good < *n)
-        return rkv_fail(r->e, RKV_E_FORMAT, "%s: the name has byte 0x%02x at %zu, expected UTF-8 text",
-                        r->where, (unsigned char)(*s)[good], good);
+        return rkv_fail(r->e, RKV_E_FORMAT,
+                        "%s: the name has byte 0x%02x at %zu, expected UTF-8 text", r->where,
+                        (unsigned char)(*s)[good], good);
     rkv_gguf_where(r->where, r->path, object, *s, *n, index, at);
     return RKV_OK;
 }
@@ -108,8 +112,9 @@ static rkv_status index_strings(reader *r, rkv_gguf_key *k)
 {
     r->n_strings += k->count;
     if (r->n_strings > RKV_GGUF_MAX_STRINGS)
-        return rkv_fail(r->e, RKV_E_FORMAT, "%s: %" PRIu64 " strings in arrays, expected at most %d",
-                        r->where, r->n_strings, RKV_GGUF_MAX_STRINGS);
+        return rkv_fail(r->e, RKV_E_UNSUPPORTED,
+                        "%s: %" PRIu64 " strings in arrays, expected at most %d", r->where,
+                        r->n_strings, RKV_GGUF_MAX_STRINGS);
     k->string = rkv_mem_calloc(k->count, sizeof *k->string);
     if (!k->string)
         return rkv_fail(r->e, RKV_E_MEM, "%s: out of memory for %zu strings", r->where, k->count);
@@ -127,8 +132,8 @@ static rkv_status read_type(reader *r, rkv_gguf_type *type, const char *what)
     uint32_t id;
     RKV_TRY(rkv_cursor_u32(&r->c, &id, what, r->e));
     if (id >= RKV_GGUF_N_TYPE)
-        return rkv_fail(r->e, RKV_E_FORMAT, "%s: %s %" PRIu32 ", expected 0 to %d", r->where, what, id,
-                        RKV_GGUF_N_TYPE - 1);
+        return rkv_fail(r->e, RKV_E_FORMAT, "%s: %s %" PRIu32 ", expected 0 to %d", r->where, what,
+                        id, RKV_GGUF_N_TYPE - 1);
     *type = (rkv_gguf_type)id;
     return RKV_OK;
 }
@@ -139,7 +144,8 @@ static rkv_status read_array_head(reader *r, rkv_gguf_key *k)
     uint64_t count;
     RKV_TRY(read_type(r, &k->type, "array element type"));
     if (k->type == RKV_GGUF_ARRAY)
-        return rkv_fail(r->e, RKV_E_FORMAT, "%s: array of arrays, expected plain elements", r->where);
+        return rkv_fail(r->e, RKV_E_FORMAT, "%s: array of arrays, expected plain elements",
+                        r->where);
     RKV_TRY(rkv_cursor_u64(&r->c, &count, "the array count", r->e));
     const size_t left = r->c.size - r->c.at;
     const int bytes = rkv_gguf_type_table[k->type].bytes;
@@ -239,12 +245,12 @@ const rkv_gguf_key *rkv_gguf_key_find(const rkv_gguf_keys *keys, const char *nam
 /* ---- tensors ---- */
 
 /* Elements of a shape; every dimension in [1, INT64_MAX], and so is the product. */
-static rkv_status count_elements(const uint64_t *dims, uint32_t n_dim, uint64_t *n, const char *what,
-                                 rkv_error *e)
+static rkv_status count_elements(const uint64_t *dims, uint32_t n_dim, uint64_t *n,
+                                 const char *what, rkv_error *e)
 {
     if (n_dim < 1 || n_dim > RKV_MAX_DIM)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: %" PRIu32 " dimensions, expected 1 to %d", what, n_dim,
-                        RKV_MAX_DIM);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: %" PRIu32 " dimensions, expected 1 to %d", what,
+                        n_dim, RKV_MAX_DIM);
     *n = 1;
     for (uint32_t i = 0; i < n_dim; i++) {
         if (dims[i] < 1 || dims[i] > INT64_MAX)
@@ -258,8 +264,8 @@ static rkv_status count_elements(const uint64_t *dims, uint32_t n_dim, uint64_t 
     return RKV_OK;
 }
 
-rkv_status rkv_gguf_tensor_bytes(rkv_dtype type, const uint64_t *dims, uint32_t n_dim, size_t *bytes,
-                                 const char *what, rkv_error *e)
+rkv_status rkv_gguf_tensor_bytes(rkv_dtype type, const uint64_t *dims, uint32_t n_dim,
+                                 size_t *bytes, const char *what, rkv_error *e)
 {
     uint64_t n;
     RKV_TRY(count_elements(dims, n_dim, &n, what, e));
@@ -267,13 +273,15 @@ rkv_status rkv_gguf_tensor_bytes(rkv_dtype type, const uint64_t *dims, uint32_t 
         return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: unknown element type", what);
     const rkv_dtype_desc *d = rkv_dtype_get(type);
     if (dims[0] % (uint64_t)d->block_len)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: rows of %" PRIu64 " elements, expected a multiple of %d "
-                        "(type %s)", what, dims[0], d->block_len, d->name);
+        return rkv_fail(e, RKV_E_FORMAT,
+                        "%s: rows of %" PRIu64 " elements, expected a multiple of %d (type %s)",
+                        what, dims[0], d->block_len, d->name);
     const uint64_t n_block = n / (uint64_t)d->block_len;
     /* Half the address space: an offset or padding can be added without a second check. */
     if (n_block > PTRDIFF_MAX / (uint64_t)d->block_bytes)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: %" PRIu64 " blocks of %d bytes, more than the address "
-                        "space", what, n_block, d->block_bytes);
+        return rkv_fail(e, RKV_E_FORMAT,
+                        "%s: %" PRIu64 " blocks of %d bytes, more than the address space",
+                        what, n_block, d->block_bytes);
     *bytes = (size_t)n_block * (size_t)d->block_bytes;
     return RKV_OK;
 }
@@ -302,8 +310,8 @@ static rkv_status read_tensor(reader *r, rkv_gguf_entry *t)
     return rkv_gguf_tensor_bytes(t->view.type, dims, n_dim, &t->view.bytes, r->where, r->e);
 }
 
-/* Gives each tensor its data: in file order, without overlap, inside the file. Nobody writes data in
- * another order, and ggml itself refuses it, so a step back is taken for damage. */
+/* Gives each tensor its data: in file order, without overlap, inside the file. Nobody writes data
+ * in another order, and ggml itself refuses it, so a step back is taken for damage. */
 static rkv_status place_tensors(reader *r, rkv_gguf_entry *t, int n, uint64_t alignment)
 {
     const uint64_t start = (r->c.at + alignment - 1) / alignment * alignment;
@@ -311,20 +319,25 @@ static rkv_status place_tensors(reader *r, rkv_gguf_entry *t, int n, uint64_t al
     for (int i = 0; i < n; i++) {
         rkv_gguf_where(r->where, r->path, "tensor", t[i].name, strlen(t[i].name), i, t[i].at);
         if (t[i].offset % alignment)
-            return rkv_fail(r->e, RKV_E_FORMAT, "%s: data offset %" PRIu64 ", expected a multiple of "
-                            "%" PRIu64, r->where, t[i].offset, alignment);
+            return rkv_fail(r->e, RKV_E_FORMAT,
+                            "%s: data offset %" PRIu64 ", expected a multiple of %" PRIu64,
+                            r->where, t[i].offset, alignment);
         if (t[i].offset < end)
             return rkv_fail(r->e, RKV_E_FORMAT, "%s: data offset %" PRIu64 " overlaps tensor '%s', "
                             "which ends at %" PRIu64, r->where, t[i].offset, t[i - 1].name, end);
         const int known = t[i].view.type != RKV_DT_COUNT;
-        const uint64_t bytes = known ? t[i].view.bytes : 1;     /* whatever it is, it is not empty */
+        const uint64_t bytes = known ? t[i].view.bytes : 1; /* whatever it is, it is not empty */
         if (t[i].offset > r->c.size)
-            return rkv_fail(r->e, RKV_E_FORMAT, "%s: data offset %" PRIu64 ", the file has %zu bytes; it "
-                            "is cut short or damaged", r->where, t[i].offset, r->c.size);
-        const uint64_t last = start + t[i].offset + bytes;      /* each below 2^63, two below 2^48 */
+            return rkv_fail(r->e, RKV_E_FORMAT,
+                            "%s: data offset %" PRIu64 ", the file has %zu bytes; it "
+                            "is cut short or damaged",
+                            r->where, t[i].offset, r->c.size);
+        const uint64_t last = start + t[i].offset + bytes; /* each below 2^63, two below 2^48 */
         if (last > r->c.size)
-            return rkv_fail(r->e, RKV_E_FORMAT, "%s: data ends at %" PRIu64 ", the file has %zu bytes; it "
-                            "is cut short or damaged", r->where, last, r->c.size);
+            return rkv_fail(r->e, RKV_E_FORMAT,
+                            "%s: data ends at %" PRIu64 ", the file has %zu bytes; it "
+                            "is cut short or damaged",
+                            r->where, last, r->c.size);
         if (known)
             t[i].view.data = r->c.data + start + t[i].offset;
         end = t[i].offset + bytes;
@@ -357,20 +370,24 @@ static rkv_status read_magic(reader *r)
     const unsigned char *magic;
     RKV_TRY(rkv_cursor_take(&r->c, &magic, 4, "the magic number", r->e));
     if (!memcmp(magic, "FUGG", 4))
-        return rkv_fail(r->e, RKV_E_UNSUPPORTED, "%s: magic 'FUGG', byte-swapped GGUF, expected 'GGUF'; "
-                        "convert the model for little-endian machines", r->where);
+        return rkv_fail(r->e, RKV_E_UNSUPPORTED,
+                        "%s: magic 'FUGG', byte-swapped GGUF, expected 'GGUF'; "
+                        "convert the model for little-endian machines",
+                        r->where);
     if (memcmp(magic, "GGUF", 4))
-        return rkv_fail(r->e, RKV_E_FORMAT, "%s: magic 0x%02x%02x%02x%02x, expected 'GGUF'; not a GGUF "
-                        "file", r->where, magic[0], magic[1], magic[2], magic[3]);
+        return rkv_fail(r->e, RKV_E_FORMAT,
+                        "%s: magic 0x%02x%02x%02x%02x, expected 'GGUF'; not a GGUF file",
+                        r->where, magic[0], magic[1], magic[2], magic[3]);
     uint32_t version;
     RKV_TRY(rkv_cursor_u32(&r->c, &version, "the version", r->e));
     if (version && !(version & 0xffff))
-        return rkv_fail(r->e, RKV_E_UNSUPPORTED, "%s: version 0x%08" PRIx32 ", a big-endian file, "
-                        "expected little-endian; convert it with gguf-py's gguf_convert_endian", r->where,
-                        version);
+        return rkv_fail(r->e, RKV_E_UNSUPPORTED,
+                        "%s: version 0x%08" PRIx32 ", a big-endian file, "
+                        "expected little-endian; convert it with gguf-py's gguf_convert_endian",
+                        r->where, version);
     if (version < 2 || version > 3)
-        return rkv_fail(r->e, RKV_E_UNSUPPORTED, "%s: version %" PRIu32 ", expected 2 or 3%s", r->where,
-                        version, version == 1 ? "; convert the model again" : "");
+        return rkv_fail(r->e, RKV_E_UNSUPPORTED, "%s: version %" PRIu32 ", expected 2 or 3%s",
+                        r->where, version, version == 1 ? "; convert the model again" : "");
     return RKV_OK;
 }
 
@@ -379,11 +396,13 @@ static rkv_status check_count(reader *r, const char *what, uint64_t n, int entry
 {
     const size_t left = r->c.size - r->c.at;
     if (n > left / (size_t)entry_bytes)
-        return rkv_fail(r->e, RKV_E_FORMAT, "%s: %" PRIu64 " %s of at least %d bytes, the file has %zu "
-                        "bytes left; it is cut short or damaged", r->where, n, what, entry_bytes, left);
+        return rkv_fail(r->e, RKV_E_FORMAT,
+                        "%s: %" PRIu64 " %s of at least %d bytes, the file has %zu "
+                        "bytes left; it is cut short or damaged",
+                        r->where, n, what, entry_bytes, left);
     if (n > (uint64_t)max)
-        return rkv_fail(r->e, RKV_E_UNSUPPORTED, "%s: %" PRIu64 " %s, expected at most %d", r->where, n,
-                        what, max);
+        return rkv_fail(r->e, RKV_E_UNSUPPORTED, "%s: %" PRIu64 " %s, expected at most %d",
+                        r->where, n, what, max);
     return RKV_OK;
 }
 
@@ -400,8 +419,9 @@ static rkv_status read_alignment(reader *r, const rkv_gguf_keys *keys, uint64_t 
                         rkv_gguf_type_table[k->is_array ? RKV_GGUF_ARRAY : k->type].name);
     *alignment = rkv_le32(k->data);
     if (*alignment < 1 || *alignment > RKV_GGUF_MAX_ALIGNMENT || *alignment & (*alignment - 1))
-        return rkv_fail(r->e, RKV_E_FORMAT, "%s: alignment %" PRIu64 ", expected a power of two from 1 "
-                        "to %d", r->where, *alignment, RKV_GGUF_MAX_ALIGNMENT);
+        return rkv_fail(r->e, RKV_E_FORMAT,
+                        "%s: alignment %" PRIu64 ", expected a power of two from 1 to %d",
+                        r->where, *alignment, RKV_GGUF_MAX_ALIGNMENT);
     return RKV_OK;
 }
 
@@ -415,7 +435,8 @@ rkv_status rkv_gguf_parse(rkv_gguf *g, rkv_gguf_keys *keys, const rkv_map *map, 
     uint64_t n_tensor, n_key, alignment;
     RKV_TRY(rkv_cursor_u64(&r.c, &n_tensor, "the number of tensors", e));
     RKV_TRY(rkv_cursor_u64(&r.c, &n_key, "the number of keys", e));
-    RKV_TRY(check_count(&r, "tensors", n_tensor, MIN_TENSOR_BYTES, RKV_GGUF_MAX_TENSOR));
+    RKV_TRY(check_count(&r, "tensors", n_tensor, MIN_TENSOR_BYTES,
+                        RKV_GGUF_MAX_TENSOR - g->n_tensor));
     RKV_TRY(check_count(&r, "keys", n_key, MIN_KEY_BYTES, RKV_GGUF_MAX_KEY));
     RKV_TRY(read_keys(&r, keys, (int)n_key));
     RKV_TRY(read_alignment(&r, keys, &alignment));

@@ -9,26 +9,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+const char *rkv_path_end(const char *path)
+{
+    enum { ROOM = 160 };
+    const size_t n = strlen(path);
+    const char *p = n > ROOM ? path + n - ROOM : path;
+    while (p > path && ((unsigned char)*p & 0xc0) == 0x80)      /* not amid a character */
+        p++;
+    return p;
+}
+
 rkv_status rkv_map_open(rkv_map *m, const char *path, rkv_error *e)
 {
     static const unsigned char nothing[1];
+    const char *shown = rkv_path_end(path);
     *m = (rkv_map){.data = nothing};
     rkv_status s = RKV_E_IO;
-    struct stat st;
+    struct stat st = {0};
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return rkv_fail(e, s, "%s: cannot open: %s", path, strerror(errno));
+        return rkv_fail(e, s, "%s: cannot open: %s", shown, strerror(errno));
     if (fstat(fd, &st)) {
-        rkv_fail(e, s, "%s: cannot look at it: %s", path, strerror(errno));
+        rkv_fail(e, s, "%s: cannot look at it: %s", shown, strerror(errno));
         goto done;
     }
     if (!S_ISREG(st.st_mode)) {
-        rkv_fail(e, s, "%s: not a regular file", path);
+        rkv_fail(e, s, "%s: not a regular file", shown);
         goto done;
     }
     m->size = (size_t)st.st_size;
     if ((uintmax_t)m->size != (uintmax_t)st.st_size || m->size > PTRDIFF_MAX) {
-        s = rkv_fail(e, RKV_E_MEM, "%s: %jd bytes do not fit in the address space", path,
+        s = rkv_fail(e, RKV_E_MEM, "%s: %jd bytes do not fit in the address space", shown,
                      (intmax_t)st.st_size);
         goto done;
     }
@@ -36,7 +47,7 @@ rkv_status rkv_map_open(rkv_map *m, const char *path, rkv_error *e)
         void *p = mmap(NULL, m->size, PROT_READ, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED) {
             s = rkv_fail(e, errno == ENOMEM ? RKV_E_MEM : RKV_E_IO, "%s: cannot map %zu bytes: %s",
-                         path, m->size, strerror(errno));
+                         shown, m->size, strerror(errno));
             goto done;
         }
         m->data = p;
@@ -61,12 +72,12 @@ rkv_status rkv_map_confirm(rkv_map *m, const char *path, rkv_error *e)
     if (!m->fd_open)
         return RKV_OK;
     rkv_status s = RKV_OK;
-    struct stat st;
+    struct stat st = {0};
     if (fstat(m->fd, &st))
-        s = rkv_fail(e, RKV_E_IO, "%s: cannot look at it: %s", path, strerror(errno));
+        s = rkv_fail(e, RKV_E_IO, "%s: cannot look at it: %s", rkv_path_end(path), strerror(errno));
     else if ((uintmax_t)st.st_size != m->size)
-        s = rkv_fail(e, RKV_E_IO, "%s: changed from %zu to %jd bytes while it was being read", path,
-                     m->size, (intmax_t)st.st_size);
+        s = rkv_fail(e, RKV_E_IO, "%s: changed from %zu to %jd bytes while it was being read",
+                     rkv_path_end(path), m->size, (intmax_t)st.st_size);
     close(m->fd);
     m->fd_open = 0;
     return s;

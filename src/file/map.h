@@ -1,9 +1,10 @@
 /* A regular file as read-only memory, and a cursor that cannot leave it.
  *
- * A mapping follows its file: when somebody shortens the file, touching the lost pages raises SIGBUS.
- * The size is therefore looked at again once everything has been checked (rkv_map_confirm), and a file
- * that changed by then is refused. After that the file must not be shortened in place while it is in
- * use; replacing it (rename over it, or unlink) is harmless, the mapping keeps the old content. */
+ * A mapping follows its file: when somebody shortens the file, touching the lost pages raises
+ * SIGBUS. The size is therefore looked at again once everything has been checked (rkv_map_confirm),
+ * and a file that changed by then is refused. After that the file must not be shortened in place
+ * while it is in use; replacing it (rename over it, or unlink) is harmless, the mapping keeps the
+ * old content. */
 #ifndef RKV_MAP_H
 #define RKV_MAP_H
 
@@ -12,14 +13,18 @@
 
 #include "base/err.h"
 
+/* As much of a path's end as a message has room for. */
+const char *rkv_path_end(const char *path);
+
 typedef struct rkv_map {
     const unsigned char *data;  /* [size], never NULL; page aligned unless it was borrowed */
     size_t size;
-    int mapped, fd_open, fd;    /* what rkv_map_close must undo; the descriptor lives until confirmed */
+    int mapped, fd_open, fd;    /* for rkv_map_close; the descriptor lives until confirmed */
 } rkv_map;
 
-/* Maps path, which must be a regular file (RKV_E_IO when it is none or cannot be opened; RKV_E_MEM when
- * it does not fit in the address space). An empty file gives size 0. Never blocks on a fifo. */
+/* Maps path, which must be a regular file (RKV_E_IO when it is none or cannot be opened; RKV_E_MEM
+ * when it does not fit in the address space). An empty file gives size 0. Never blocks on a fifo.
+ * On failure m is as after rkv_map_close. */
 rkv_status rkv_map_open(rkv_map *m, const char *path, rkv_error *e);
 /* n bytes of the caller's, which must outlive m. */
 void rkv_map_borrow(rkv_map *m, const void *data, size_t n);
@@ -29,8 +34,8 @@ rkv_status rkv_map_confirm(rkv_map *m, const char *path, rkv_error *e);
 /* A zeroed map is fine. */
 void rkv_map_close(rkv_map *m);
 
-/* Reads little-endian fields of a map one after the other. A call that would pass the end reads nothing
- * and returns RKV_E_FORMAT with "where: what needs n bytes at byte x, the file has y". */
+/* Reads little-endian fields of a map one after the other. A call that would pass the end reads
+ * nothing and returns RKV_E_FORMAT with "where: what needs n bytes at byte x, the file has y". */
 typedef struct rkv_cursor {
     const unsigned char *data;
     size_t size, at;            /* at <= size */

@@ -36,8 +36,9 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < g->keys.n; i++) {
         const rkv_gguf_key *k = &g->keys.key[i];
-        printf("key %.*s %s%s %zu %08" PRIx32 "\n", (int)k->n_name, k->name, k->is_array ? "array:" : "",
-               rkv_gguf_type_table[k->type].name, k->count, crc32_of(k->data, k->end));
+        printf("key %.*s %s%s %zu %08" PRIx32 "\n", (int)k->n_name, k->name,
+               k->is_array ? "array:" : "", rkv_gguf_type_table[k->type].name, k->count,
+               crc32_of(k->data, k->end));
     }
     for (int i = 0; i < g->n_tensor; i++) {
         const rkv_gguf_entry *t = &g->tensor[i];

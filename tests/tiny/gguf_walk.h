@@ -8,7 +8,7 @@
  * number that depends on all of them. */
 uint64_t gguf_walk(const rkv_gguf *g);
 
-/* Opens n bytes in a block of just that size, walks and closes; what rkv_gguf_open_memory returned. */
+/* Opens n bytes in a block of just that size, walks and closes. The status of the opening. */
 rkv_status gguf_try(const void *data, size_t n, rkv_error *e);
 
 #endif

@@ -1,6 +1,7 @@
 #include "config.h"
 #include "tiny/gguf_write.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "f16.h"
@@ -58,8 +59,8 @@ void gguf_key_raw(gguf_writer *w, const char *name, size_t n_name, uint32_t type
     rkv_text_add(&w->keys, value, bytes);
 }
 
-void gguf_key_array(gguf_writer *w, const char *name, uint32_t type, uint64_t count, const void *value,
-                    size_t bytes)
+void gguf_key_array(gguf_writer *w, const char *name, uint32_t type, uint64_t count,
+                    const void *value, size_t bytes)
 {
     begin_key(w, name, strlen(name), RKV_GGUF_ARRAY);
     gguf_add_u32(&w->keys, type);
@@ -107,8 +108,8 @@ void gguf_key_split(gguf_writer *w, uint16_t no, uint16_t count, int32_t n_tenso
     gguf_add_u32(&w->keys, (uint32_t)n_tensor);
 }
 
-void gguf_tensor_raw(gguf_writer *w, const char *name, size_t n_name, uint32_t type_id, uint32_t n_dim,
-                     const uint64_t *dims, uint64_t offset)
+void gguf_tensor_raw(gguf_writer *w, const char *name, size_t n_name, uint32_t type_id,
+                     uint32_t n_dim, const uint64_t *dims, uint64_t offset)
 {
     gguf_add_string(&w->tensors, name, n_name);
     gguf_add_u32(&w->tensors, n_dim);
@@ -146,4 +147,16 @@ void gguf_file(const gguf_writer *w, rkv_text *t)
         const char b = (char)(i * 131 >> 3);
         rkv_text_add(t, &b, 1);
     }
+}
+
+int gguf_save(const gguf_writer *w, const char *path)
+{
+    rkv_text t = {0};
+    gguf_file(w, &t);
+    FILE *f = fopen(path, "wb");
+    int good = f && !t.bad && fwrite(t.data, 1, t.n, f) == t.n;
+    if (f && fclose(f))
+        good = 0;
+    rkv_text_free(&t);
+    return good;
 }

@@ -10,7 +10,7 @@
 
 typedef struct gguf_writer {
     uint32_t version;           /* 3 unless set */
-    uint64_t alignment;         /* of tensor data: 32 unless set; the key is written by the caller */
+    uint64_t alignment;         /* of tensor data: 32 unless set; the key is the caller's */
     rkv_text keys, tensors;     /* entries so far */
     uint64_t n_key, n_tensor;
     uint64_t data_bytes;        /* padded end of the tensor data so far */
@@ -30,8 +30,8 @@ void gguf_add_string(rkv_text *t, const char *s, size_t n);
 void gguf_key_raw(gguf_writer *w, const char *name, size_t n_name, uint32_t type, const void *value,
                   size_t bytes);
 /* An array with any element type and any bytes as its elements. */
-void gguf_key_array(gguf_writer *w, const char *name, uint32_t type, uint64_t count, const void *value,
-                    size_t bytes);
+void gguf_key_array(gguf_writer *w, const char *name, uint32_t type, uint64_t count,
+                    const void *value, size_t bytes);
 void gguf_key_u32(gguf_writer *w, const char *name, uint32_t v);
 void gguf_key_f32(gguf_writer *w, const char *name, float v);
 void gguf_key_bool(gguf_writer *w, const char *name, int v);
@@ -44,12 +44,14 @@ void gguf_key_split(gguf_writer *w, uint16_t no, uint16_t count, int32_t n_tenso
 void gguf_tensor(gguf_writer *w, const char *name, uint32_t type_id, uint32_t n_dim,
                  const uint64_t *dims, uint64_t bytes);
 /* The same with any name and offset; leaves the place of the next one alone. */
-void gguf_tensor_raw(gguf_writer *w, const char *name, size_t n_name, uint32_t type_id, uint32_t n_dim,
-                     const uint64_t *dims, uint64_t offset);
+void gguf_tensor_raw(gguf_writer *w, const char *name, size_t n_name, uint32_t type_id,
+                     uint32_t n_dim, const uint64_t *dims, uint64_t offset);
 
 /* Everything before the tensor data, padding included, at the end of t. */
 void gguf_head(const gguf_writer *w, rkv_text *t);
 /* The whole file; byte i of the data section is (unsigned char)(i * 131 >> 3). */
 void gguf_file(const gguf_writer *w, rkv_text *t);
+/* The same into a file; returns whether it was written. */
+int gguf_save(const gguf_writer *w, const char *path);
 
 #endif

@@ -17,10 +17,12 @@ typedef struct option {
 #define INT(name, member) {"--" name, offsetof(tiny_options, member), 0}
 #define TEXT(name, member) {"--" name, offsetof(tiny_options, member), 1}
 static const option options[] = {
-    TEXT("family", family), INT("layers", n_layer), INT("heads", n_head), INT("kv-heads", n_kv_head),
-    INT("d-head", d_head), INT("d-model", d_model), INT("d-ff", d_ff), INT("vocab", n_vocab),
-    INT("ctx", n_ctx), TEXT("type", type), TEXT("rope", rope), TEXT("tokenizer", tokenizer),
-    INT("tied", tied), INT("window", window), INT("pattern", pattern), INT("shards", n_shard),
+    TEXT("family", family),     INT("layers", n_layer), INT("heads", n_head),
+    INT("kv-heads", n_kv_head), INT("d-head", d_head),  INT("d-model", d_model),
+    INT("d-ff", d_ff),          INT("vocab", n_vocab),  INT("ctx", n_ctx),
+    TEXT("type", type),         TEXT("rope", rope),     TEXT("tokenizer", tokenizer),
+    INT("tied", tied),          INT("window", window),  INT("pattern", pattern),
+    INT("shards", n_shard),
 };
 
 static int usage(const char *wrong)

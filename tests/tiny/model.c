@@ -102,16 +102,17 @@ typedef struct maker {
 
 tiny_options tiny_defaults(void)
 {
-    return (tiny_options){.family = "llama", .n_layer = 2, .n_head = 4, .n_kv_head = 2, .d_head = 16,
-                          .d_model = 64, .d_ff = 128, .n_vocab = 512, .n_ctx = 1024, .type = "f32",
-                          .rope = "none", .seed = 1, .window = 16, .n_shard = 1};
+    return (tiny_options){.family = "llama", .n_layer = 2, .n_head = 4, .n_kv_head = 2,
+                          .d_head = 16, .d_model = 64, .d_ff = 128, .n_vocab = 512, .n_ctx = 1024,
+                          .type = "f32", .rope = "none", .seed = 1, .window = 16, .n_shard = 1};
 }
 
 static uint64_t length(const tiny_options *o, side s)
 {
     const int64_t n[] = {[ONE] = 1, [MODEL] = o->d_model, [HEAD] = o->d_head,
                          [QUERY] = (int64_t)o->n_head * o->d_head,
-                         [KEY] = (int64_t)o->n_kv_head * o->d_head, [FF] = o->d_ff, [VOCAB] = o->n_vocab};
+                         [KEY] = (int64_t)o->n_kv_head * o->d_head, [FF] = o->d_ff,
+                         [VOCAB] = o->n_vocab};
     return (uint64_t)n[s];
 }
 
@@ -129,7 +130,7 @@ static void distribution(const maker *m, const tensor *t, float *center, float *
     case BIAS: *std = 0.2f; break;
     case QK: *std = has_qk_norm ? fan_in : qk_gain * fan_in; break;
     case OUTPUT: *std = 2.0f * fan_in; break;
-    /* Tied, the embedding is the output too; gemma's graph multiplies it by sqrt(d_model) at the input. */
+    /* Tied, it is the output too; gemma's graph multiplies its input by sqrt(d_model). */
     case EMBED: *std = m->tied ? 2.0f * fan_in : 1.0f; break;
     default: *std = fan_in;
     }
@@ -147,7 +148,11 @@ static rkv_dtype choose_type(const maker *m, const row *r, int l, uint64_t row_l
 {
     if (r->out == ONE)
         return RKV_DT_f32;
-    rkv_dtype t = m->mixed ? mixed_type(m, r, l) : m->all ? (rkv_dtype)(m->n_tensor % RKV_DT_COUNT) : m->type;
+    rkv_dtype t = m->type;
+    if (m->mixed)
+        t = mixed_type(m, r, l);
+    if (m->all)
+        t = (rkv_dtype)(m->n_tensor % RKV_DT_COUNT);
     if (row_length % (uint64_t)rkv_dtype_get(t)->block_len)
         t = fallback[t];
     return row_length % (uint64_t)rkv_dtype_get(t)->block_len ? RKV_DT_f16 : t;
@@ -173,7 +178,7 @@ static rkv_status add_tensor(maker *m, const row *r, int l, rkv_error *e)
 static rkv_status list_tensors(maker *m, rkv_error *e)
 {
     const tiny_options *o = m->o;
-    m->tensor = rkv_mem_calloc(rkv_mem_product((size_t)o->n_layer, N_LAYER_ROW) + 4, sizeof *m->tensor);
+    m->tensor = rkv_mem_calloc((size_t)o->n_layer * N_LAYER_ROW + 4, sizeof *m->tensor);
     if (!m->tensor)
         return rkv_fail(e, RKV_E_MEM, "out of memory for %d layers", o->n_layer);
     if (!strcmp(o->rope, "llama3")) {
@@ -219,7 +224,7 @@ static void put_window(const maker *m, gguf_writer *w)
     rkv_text bools = {0};
     for (int l = 0; l < o->n_layer; l++)
         rkv_text_add(&bools, l % 2 ? "\0" : "\1", 1);
-    gguf_key_array(w, key(m, "attention.sliding_window_pattern"), RKV_GGUF_BOOL, (uint64_t)o->n_layer,
+    gguf_key_array(w, key(m, "attention.sliding_window_pattern"), RKV_GGUF_BOOL, bools.n,
                    bools.data, bools.n);
     w->keys.bad |= bools.bad;
     rkv_text_free(&bools);
@@ -260,13 +265,14 @@ static rkv_status put_keys(const maker *m, gguf_writer *w, rkv_error *e)
         put_int(m, w, "attention.value_length", o->d_head);
     }
     put_window(m, w);
-    gguf_key_u32(w, "general.file_type", m->mixed ? FILE_TYPE_Q4_K_M : m->all ? FILE_TYPE_GUESSED
-                                                                                : file_type[m->type]);
+    const uint32_t several = m->mixed ? FILE_TYPE_Q4_K_M : FILE_TYPE_GUESSED;
+    gguf_key_u32(w, "general.file_type", m->mixed || m->all ? several : file_type[m->type]);
     if (m->f->bit == LLAMA) {
         put_int(m, w, "vocab_size", o->n_vocab);
         put_int(m, w, "rope.dimension_count", o->d_head);
     }
-    const char *wrong = tiny_vocab(w, o->tokenizer ? o->tokenizer : m->f->tokenizer, m->f->name, o->n_vocab);
+    const char *tokenizer = o->tokenizer ? o->tokenizer : m->f->tokenizer;
+    const char *wrong = tiny_vocab(w, tokenizer, m->f->name, o->n_vocab);
     if (wrong)
         return rkv_fail(e, RKV_E_ARG, "%d tokens: %s", o->n_vocab, wrong);
     gguf_key_u32(w, "general.quantization_version", 2);
@@ -275,15 +281,20 @@ static rkv_status put_keys(const maker *m, gguf_writer *w, rkv_error *e)
 
 /* ---- data ---- */
 
-/* Divisors of the rotation frequencies. Source: Llama 3.1's config (rope_type llama3) as converted. */
+/* Divisors of the rotation frequencies. Source: rope_type llama3 in conversion/llama.py. */
 static void rope_factors(const maker *m, float *out)
 {
-    const double factor = 8.0, low = 1.0, high = 4.0, context = 8192.0, two_pi = 6.283185307179586476925;
+    const double factor = 8.0, low = 1.0, high = 4.0, context = 8192.0;
+    const double two_pi = 6.283185307179586476925;
     for (int i = 0; i < m->o->d_head / 2; i++) {
         const double wave = two_pi * pow(m->f->freq_base, 2.0 * i / m->o->d_head);
         const double smooth = (context / wave - low) / (high - low);
-        out[i] = wave < context / high ? 1.0f : wave > context / low ? (float)factor
-                                              : (float)(1.0 / ((1.0 - smooth) / factor + smooth));
+        double divisor = 1.0 / ((1.0 - smooth) / factor + smooth);
+        if (wave < context / high)
+            divisor = 1.0;
+        if (wave > context / low)
+            divisor = factor;
+        out[i] = (float)divisor;
     }
 }
 
@@ -318,8 +329,8 @@ static rkv_status write_tensor(const maker *m, int i, FILE *f, unsigned char *bu
     return write_bytes(f, zero, (32 - t->bytes % 32) % 32, path, e);
 }
 
-static rkv_status write_file(const maker *m, const gguf_writer *w, int first, int end, const char *path,
-                             rkv_error *e)
+static rkv_status write_file(const maker *m, const gguf_writer *w, int first, int end,
+                             const char *path, rkv_error *e)
 {
     enum { BUFFER = 1 << 20 };
     rkv_status s = RKV_E_MEM;
@@ -350,7 +361,8 @@ done:
 /* Shard k of n, from 0: all keys go into the first, an even share of the tensors into each. */
 static rkv_status write_shard(const maker *m, int k, int n, const char *path, rkv_error *e)
 {
-    const int first = (int)((int64_t)m->n_tensor * k / n), end = (int)((int64_t)m->n_tensor * (k + 1) / n);
+    const int first = (int)((int64_t)m->n_tensor * k / n);
+    const int end = (int)((int64_t)m->n_tensor * (k + 1) / n);
     gguf_writer w = gguf_writer_init();
     rkv_status s = k ? RKV_OK : put_keys(m, &w, e);
     if (n > 1)
@@ -374,7 +386,8 @@ static rkv_status write_all(const maker *m, const char *path, rkv_error *e)
         return write_shard(m, 0, 1, path, e);
     const int suffix = snprintf(first, sizeof first, "-00001-of-%05d.gguf", n);
     if (len < (size_t)suffix || len >= sizeof name || strcmp(path + len - suffix, first))
-        return rkv_fail(e, RKV_E_ARG, "%s: %d shards, expected a name that ends in %s", path, n, first);
+        return rkv_fail(e, RKV_E_ARG, "%s: %d shards, expected a name that ends in %s", path, n,
+                        first);
     for (int k = 0; k < n; k++) {
         snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf", (int)len - suffix, path, k + 1, n);
         RKV_TRY(write_shard(m, k, n, name, e));
@@ -418,9 +431,11 @@ static rkv_status maker_init(maker *m, const tiny_options *o, rkv_error *e)
         if (!strcmp(families[i].name, o->family))
             m->f = &families[i];
     if (!m->f)
-        return rkv_fail(e, RKV_E_ARG, "family '%s', expected llama, qwen2, qwen3 or gemma3", o->family);
+        return rkv_fail(e, RKV_E_ARG, "family '%s', expected llama, qwen2, qwen3 or gemma3",
+                        o->family);
     if (m->f->bit == QWEN2 && o->n_head * o->d_head != o->d_model)
-        return rkv_fail(e, RKV_E_ARG, "d-model %d, expected heads times d-head for qwen2", o->d_model);
+        return rkv_fail(e, RKV_E_ARG, "d-model %d, expected heads times d-head for qwen2",
+                        o->d_model);
     m->tied = o->tied || m->f->bit == GEMMA3;
     m->mixed = !strcmp(o->type, "mixed");
     m->all = !strcmp(o->type, "all");

@@ -21,26 +21,28 @@ typedef struct special {
 } special;
 
 #define CHATML \
-    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}" \
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] " \
+    "+ '<|im_end|>\n' }}{% endfor %}" \
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 #define LLAMA3 \
-    "{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' + m['role'] + '<|end_header_id|>\n\n'" \
-    " + m['content'] | trim + '<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}" \
+    "{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' + m['role'] " \
+    "+ '<|end_header_id|>\n\n' + m['content'] | trim + '<|eot_id|>' }}{% endfor %}" \
+    "{% if add_generation_prompt %}" \
     "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
 #define PLAIN \
     "{{ bos_token }}{% for m in messages %}{{ '[' + m['role'] + '] ' + m['content'] + '\n' }}" \
     "{% endfor %}{% if add_generation_prompt %}{{ '[assistant] ' }}{% endif %}"
 #define GEMMA \
-    "{{ bos_token }}{% for m in messages %}{{ '<start_of_turn>' + ('model' if m['role'] == 'assistant' " \
-    "else m['role']) + '\n' + m['content'] | trim + '<end_of_turn>\n' }}{% endfor %}" \
+    "{{ bos_token }}{% for m in messages %}{{ '<start_of_turn>' + ('model' if m['role'] == " \
+    "'assistant' else m['role']) + '\n' + m['content'] | trim + '<end_of_turn>\n' }}{% endfor %}" \
     "{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"
 
 #define QWEN_TOKENS {{"<|endoftext|>", CONTROL}, {"<|im_start|>", CONTROL}, {"<|im_end|>", CONTROL}}
 
 static const special table[] = {
     {"bpe", "llama", "llama-bpe",
-     {{"<|begin_of_text|>", CONTROL}, {"<|end_of_text|>", CONTROL}, {"<|start_header_id|>", CONTROL},
-      {"<|end_header_id|>", CONTROL}, {"<|eot_id|>", CONTROL}},
+     {{"<|begin_of_text|>", CONTROL}, {"<|end_of_text|>", CONTROL},
+      {"<|start_header_id|>", CONTROL}, {"<|end_header_id|>", CONTROL}, {"<|eot_id|>", CONTROL}},
      0, 4, -1, -1, 1, 0, LLAMA3},
     {"bpe", "qwen2", "qwen2", QWEN_TOKENS, 0, 2, -1, 0, 0, 0, CHATML},
     {"bpe", "qwen3", "qwen2", QWEN_TOKENS, 0, 2, -1, 0, 0, 0, CHATML},
@@ -169,8 +171,8 @@ static int n_control(const special *s)
     return n;
 }
 
-/* GPT-2's visible stand-in for a byte: itself in Latin-1 when it is a graphic character there, else one
- * of the letters from U+0100 on, in order of the bytes. */
+/* GPT-2's visible stand-in for a byte: itself in Latin-1 when it is a graphic character there, else
+ * one of the letters from U+0100 on, in order of the bytes. */
 static void add_byte_letters(vocab *v)
 {
     for (int pass = 0; pass < 2; pass++)
@@ -213,7 +215,7 @@ static const char *build_spm(vocab *v, const special *s, int n_vocab, int *first
         snprintf(text, sizeof text, "<0x%02X>", b);
         add_token(v, text, 6, BYTE, 0.0f);
     }
-    /* Letters are parts of pieces; the other characters are cut when the vocabulary is too small. */
+    /* Letters are parts of pieces; the others are cut when the vocabulary is too small. */
     static const char single[] = "_abcdefghijklmnopqrstuvwxyz.,'ETAOINSHRDLU0123456789!?;:-\"()";
     int n_single = (int)sizeof single - 1;
     if (v->n + n_single > n_vocab)
@@ -244,8 +246,8 @@ static void add_keys(gguf_writer *w, const special *s, const vocab *v, int first
         gguf_key_array(w, "tokenizer.ggml.scores", RKV_GGUF_F32, n, v->scores.data, v->scores.n);
     gguf_key_array(w, "tokenizer.ggml.token_type", RKV_GGUF_I32, n, v->types.data, v->types.n);
     if (!spm)
-        gguf_key_array(w, "tokenizer.ggml.merges", RKV_GGUF_STRING, (uint64_t)v->n_merge, v->merges.data,
-                       v->merges.n);
+        gguf_key_array(w, "tokenizer.ggml.merges", RKV_GGUF_STRING, (uint64_t)v->n_merge,
+                       v->merges.data, v->merges.n);
     id_key(w, "tokenizer.ggml.bos_token_id", first, s->bos);
     id_key(w, "tokenizer.ggml.eos_token_id", first, s->eos);
     id_key(w, "tokenizer.ggml.unknown_token_id", first, s->unknown);

@@ -1,5 +1,5 @@
-/* Sources: the block layouts of ggml-common.h; the root mean squares below follow from them for uniform
- * quants. */
+/* Sources: the block layouts of ggml-common.h; the root mean squares below follow from them for
+ * uniform quants. */
 #include "config.h"
 #include "tiny/weights.h"
 
@@ -23,8 +23,8 @@ static float next_uniform(stream *s)
     return (float)(next(s) >> 40) * 0x1p-24f;
 }
 
-/* Near enough to a normal deviate: the sum of four uniform ones (Irwin-Hall), integers up to the last
- * multiplication. */
+/* Near enough to a normal deviate: the sum of four uniform ones (Irwin-Hall), integers up to the
+ * last multiplication. */
 static float next_value(stream *s)
 {
     const uint64_t w = next(s);
@@ -52,8 +52,8 @@ static void put_random(unsigned char *b, int n, stream *s)
     }
 }
 
-/* A block's scale for quants whose root mean square is rms: varies by a quarter, with either sign (which
- * also centers the types whose quants are not). */
+/* A block's scale for quants whose root mean square is rms: varies by a quarter, with either sign
+ * (which also centers the types whose quants are not). */
 static float next_scale(stream *s, float rms)
 {
     const float u = next_uniform(s), d = s->std * (0.75f + 0.5f * u) / (1.0104f * rms);
@@ -118,8 +118,8 @@ static void fill_q8_0(unsigned char *b, stream *s)
         b[i] += b[i] == 0x80;
 }
 
-/* d sc q - dmin m; sc and m are the nibbles of the first 16 bytes, q in 0..3. m is near sc and dmin near
- * 1.5 d. */
+/* d sc q - dmin m; sc and m are the nibbles of the first 16 bytes, q in 0..3. m is near sc and dmin
+ * near 1.5 d. */
 static void fill_q2_k(unsigned char *b, stream *s)
 {
     put_random(b, 80, s);
@@ -139,7 +139,8 @@ static void fill_q3_k(unsigned char *b, stream *s)
     put_f16(b + 108, next_scale(s, 43.34f));
 }
 
-/* Scales of q4_k and q5_k: eight sc and eight m of six bits in 12 bytes; sc in 32..63, m near sc. */
+/* Scales of q4_k and q5_k: eight sc and eight m of six bits in 12 bytes; sc in 32..63, m near sc.
+ */
 static void put_scales(unsigned char *b, stream *s)
 {
     unsigned char r[8];
@@ -203,8 +204,8 @@ static void (*const fill[RKV_DT_COUNT])(unsigned char *, stream *) = {
 #undef RKV_DTYPE
 };
 
-void tiny_weights(void *dst, rkv_dtype type, uint64_t key, uint64_t first, size_t n_block, float center,
-                  float std)
+void tiny_weights(void *dst, rkv_dtype type, uint64_t key, uint64_t first, size_t n_block,
+                  float center, float std)
 {
     unsigned char *b = dst;
     const size_t bytes = (size_t)rkv_dtype_get(type)->block_bytes;
