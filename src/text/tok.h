@@ -34,8 +34,8 @@ rkv_status rkv_tok_encode(const rkv_tok *t, const char *text, size_t n_byte, uns
 
 /* *text from rkv_mem_alloc, 0-terminated; may hold any byte. with_special: control tokens are
  * written out instead of dropped. Where encoding puts a space in front of a text, one leading space
- * of the first token, or of the first after BOS, is dropped again. RKV_E_ARG: id out of range;
- * RKV_E_MEM. */
+ * of the first token, or of the first after BOS, is dropped again; so an answer is decoded as a
+ * whole, or with its earlier ids in front. RKV_E_ARG: id out of range; RKV_E_MEM. */
 rkv_status rkv_tok_decode(const rkv_tok *t, const int32_t *ids, size_t n_id, int with_special,
                           char **text, size_t *n_byte, rkv_error *e);
 
