@@ -62,7 +62,8 @@ static int read_prompt(char **text, const opts *o)
     char *document = NULL;
     size_t n = 0;
     if (!o->file && !o->prompt)
-        return usage("run: give a prompt with -p, a document with -f, or both");
+        return usage(
+            "run: give a prompt with -p, a document with -f, or both; or token ids with --ids");
     const int bad = o->file ? read_all(&document, &n, o->file) : 0;
     if (bad)
         return bad;
@@ -81,8 +82,13 @@ static int read_prompt(char **text, const opts *o)
     return *text ? 0 : EXIT_MEMORY;
 }
 
+/* The prompt as ids: given as such, or text with its template. */
 static int tokenize_prompt(answer *a, const opts *o)
 {
+    if (o->ids && (o->file || o->prompt || o->chat))
+        return usage("run: --ids takes the place of -f, -p and --chat");
+    if (o->ids)
+        return read_ids(&a->prompt, &a->n_prompt, o->ids);
     char *text = NULL;
     rkv_error e;
     int bad = read_prompt(&text, o);
@@ -92,10 +98,17 @@ static int tokenize_prompt(answer *a, const opts *o)
         return bad;
     /* A template writes its own beginning; a raw prompt gets the model's. */
     const unsigned flags = RKV_TOK_SPECIAL | (o->chat ? 0 : RKV_TOK_BOS);
-    rkv_status s = rkv_tokenize(a->m, text, strlen(text), flags, &a->prompt, &a->n_prompt, &e);
+    int32_t *ids = NULL;
+    const rkv_status s = rkv_tokenize(a->m, text, strlen(text), flags, &ids, &a->n_prompt, &e);
     free(text);
     if (s)
         return fail(&e);
+    a->prompt = malloc((a->n_prompt + 1) * sizeof *ids);    /* owned like ids that were read */
+    if (a->prompt)
+        memcpy(a->prompt, ids, a->n_prompt * sizeof *ids);
+    rkv_free(ids);
+    if (!a->prompt)
+        return EXIT_MEMORY;
     return a->n_prompt ? 0 : usage("run: the prompt is empty");
 }
 
@@ -276,7 +289,7 @@ int cmd_run(const opts *o)
         code = run(&a, o, &policy);
     rkv_session_free(a.s);
     rkv_sampler_free(a.sampler);
-    rkv_free(a.prompt);
+    free(a.prompt);
     free(a.ids);
     rkv_model_free(a.m);
     rkv_profile_free(profile);

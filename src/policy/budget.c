@@ -92,7 +92,8 @@ rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_unit, int n, doub
     double want = n;
     char shown[40] = "full";
     if (p->budget_kind == RKV_BUDGET_SHARE) {
-        want = floor(p->budget * n + 0.5);
+        /* A share is a decimal fraction: half a token must not be lost to its binary rounding. */
+        want = floor(p->budget * n + 0.5 + 1e-7);
         snprintf(shown, sizeof shown, "%g %%", 100.0 * p->budget);
     } else if (p->budget_kind == RKV_BUDGET_TOKENS) {
         want = floor(p->budget);

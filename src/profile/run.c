@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "profile/data.h"
 #include "profile/resume.h"
@@ -89,6 +90,44 @@ static void rewind_to_prompt(rkv_session *s, int n_prompt)
     s->n_past = n_prompt;
 }
 
+/* Response tokens to feed: the data's, or the model's own greedy answer after the prompt. */
+static rkv_status find_response(rkv_session *s, const rkv_example *x, int32_t *fed, int n,
+                                int *n_fed, rkv_error *e)
+{
+    if (x->response) {
+        *n_fed = x->n_response < (size_t)n ? (int)x->n_response : n;
+        memcpy(fed, x->response, (size_t)*n_fed * sizeof *fed);
+        return RKV_OK;
+    }
+    RKV_TRY(greedy_answer(s, fed, n, n_fed, e));
+    rewind_to_prompt(s, (int)x->n_prompt);
+    return RKV_OK;
+}
+
+/* Prefill, answer and sweep of one example; tells the log what each took. */
+static rkv_status run_parts(job *j, rkv_session *s, const rkv_example *x, int32_t *fed,
+                            enum rkv_example_state *state, double *kl, int *n_fed, rkv_error *e)
+{
+    const int64_t start = rkv_clock_ns();
+    RKV_TRY(rkv_session_prefill(s, x->prompt, x->n_prompt, e));
+    const int64_t prefilled = rkv_clock_ns();
+    RKV_TRY(find_response(s, x, fed, j->o->n_response, n_fed, e));
+    const int64_t answered = rkv_clock_ns();
+    *state = *n_fed < MIN_RESPONSE ? RKV_EXAMPLE_SHORT : RKV_EXAMPLE_USED;
+    if (*state == RKV_EXAMPLE_SHORT)
+        return RKV_OK;
+    const rkv_sweep_options sweep = {j->at, j->o->n_seed, j->o->noise};
+    RKV_TRY(rkv_sweep_run(kl, s, fed, *n_fed, &sweep, e));
+    const double prefill_s = 1e-9 * (double)(prefilled - start);
+    const double sweep_s = 1e-9 * (double)(rkv_clock_ns() - answered);
+    rkv_log(RKV_LOG_INFO,
+            "example %d: prompt %zu tokens, prefill %.3f s, answer of %d tokens %.3f s, sweep "
+            "%.3f s (%.2f prefills)",
+            j->at, x->n_prompt, prefill_s, *n_fed, 1e-9 * (double)(answered - prefilled), sweep_s,
+            sweep_s / prefill_s);
+    return RKV_OK;
+}
+
 static rkv_status measure(job *j, const rkv_example *x, enum rkv_example_state *state, double *kl,
                           int *n_fed, rkv_error *e)
 {
@@ -104,19 +143,7 @@ static rkv_status measure(job *j, const rkv_example *x, enum rkv_example_state *
     if (!status)
         status = rkv_session_create(&s, j->m, &so, e);
     if (!status)
-        status = rkv_session_prefill(s, x->prompt, x->n_prompt, e);
-    if (!status && x->response) {
-        *n_fed = x->n_response < (size_t)o->n_response ? (int)x->n_response : o->n_response;
-        memcpy(fed, x->response, (size_t)*n_fed * sizeof *fed);
-    } else if (!status) {
-        status = greedy_answer(s, fed, o->n_response, n_fed, e);
-        rewind_to_prompt(s, (int)x->n_prompt);
-    }
-    *state = *n_fed < MIN_RESPONSE ? RKV_EXAMPLE_SHORT : RKV_EXAMPLE_USED;
-    if (!status && *state == RKV_EXAMPLE_USED) {
-        const rkv_sweep_options sweep = {j->at, o->n_seed, o->noise};
-        status = rkv_sweep_run(kl, s, fed, *n_fed, &sweep, e);
-    }
+        status = run_parts(j, s, x, fed, state, kl, n_fed, e);
     rkv_session_free(s);
     rkv_mem_free(fed);
     return status;
