@@ -157,7 +157,7 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_q8_0(const void *block, const rkv_scales 
     const rkv_q8_0 *b = (const rkv_q8_0 *)block + u;
     rkv_w32 w;
     (void)p, (void)i;
-    RKV_UNROLL(4)
+    RKV_UNROLL_ALL
     for (int k = 0; k < N_VEC; k++)
         w.v[k] = _mm256_cvtepi32_ps(
             _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(b->qs + 8 * k))));
@@ -175,7 +175,7 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_f16(const void *block, const rkv_scales *
     const uint16_t *h = (const uint16_t *)block + 32 * u;
     rkv_w32 w;
     (void)p, (void)i;
-    RKV_UNROLL(4)
+    RKV_UNROLL_ALL
     for (int k = 0; k < N_VEC; k++)
         w.v[k] = _mm256_cvtph_ps(rkv_load16(h + 8 * k));
     return w;
@@ -186,7 +186,7 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_bf16(const void *block, const rkv_scales 
     const uint16_t *h = (const uint16_t *)block + 32 * u;
     rkv_w32 w;
     (void)p, (void)i;
-    RKV_UNROLL(4)
+    RKV_UNROLL_ALL
     for (int k = 0; k < N_VEC; k++) {
         const __m256i v = _mm256_cvtepu16_epi32(rkv_load16(h + 8 * k));
         w.v[k] = _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
