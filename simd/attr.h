@@ -11,19 +11,11 @@
 /* Before a loop: n rounds at a time. */
 #define RKV_PRAGMA(text) _Pragma(#text)
 #if defined __clang__
-#define RKV_UNROLL(n) RKV_PRAGMA(clang loop unroll_count(n))
+#define RKV_UNROLL(n) RKV_PRAGMA(clang loop unroll(full))
 #elif defined __GNUC__
 #define RKV_UNROLL(n) RKV_PRAGMA(GCC unroll n)
 #else
 #define RKV_UNROLL(n)
-#endif
-
-/* Before a loop of at most 16 rounds, known when it is compiled: all of them. Clang then keeps
- * arrays that the loop indexes in registers, which it does not for a number of rounds. */
-#if defined __clang__
-#define RKV_UNROLL_ALL RKV_PRAGMA(clang loop unroll(full))
-#else
-#define RKV_UNROLL_ALL RKV_UNROLL(16)
 #endif
 
 #endif

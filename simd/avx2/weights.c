@@ -7,8 +7,7 @@
 #define RKV_TIER(kernel) rkv_##kernel##_avx2
 #include "tmpl/weights.h"
 
-/* ---- four bits: one number at a time, since eight bytes give eight low and eight high nibbles
- * ------ */
+/* ---- four bits: each number apart; eight bytes give eight low and eight high ones ---- */
 
 /* Eight bytes as numbers. */
 static RKV_ALWAYS_INLINE __m256i bytes8(const uint8_t *p)
@@ -51,8 +50,7 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_q4_k(const void *block, const rkv_scales 
         {nibble(qs, i, 0), nibble(qs + 8, i, 0), nibble(qs + 16, i, 0), nibble(qs + 24, i, 0)}};
 }
 
-/* ---- large blocks: 32 bytes, then numbers
- * ---------------------------------------------------------- */
+/* ---- large blocks: 32 bytes, then numbers ---- */
 
 /* Four bytes of either lane as floats, less an offset. */
 static RKV_ALWAYS_INLINE __m256 widen8(__m256i code, int low, int high, int offset)
@@ -84,8 +82,7 @@ RKV_CODES(q3_k, 4)
 RKV_CODES(q5_k, 0)
 RKV_CODES(q6_k, 32)
 
-/* ---- 32 weights in 16 bytes: bytes in lane order, then numbers
- * --------------------------------------- */
+/* ---- 32 weights in 16 bytes: bytes in lane order, then numbers ---- */
 
 /* In lane order, codes 0-3, 8-11, 16-19, 24-27 of 32 lie in the low lane and the others in the high
  * one, so that eight in sequence are one shuffle within the lanes away. */
@@ -149,15 +146,14 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_iq4_xs(const void *block, const rkv_scale
     return lane_iq4(((const rkv_iq4_xs *)block)->qs + 16 * u);
 }
 
-/* ---- numbers
- * ----------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static RKV_ALWAYS_INLINE rkv_w32 codes_q8_0(const void *block, const rkv_scales *p, int u, int i)
 {
     const rkv_q8_0 *b = (const rkv_q8_0 *)block + u;
     rkv_w32 w;
     (void)p, (void)i;
-    RKV_UNROLL_ALL
+    RKV_UNROLL(4)
     for (int k = 0; k < N_VEC; k++)
         w.v[k] = _mm256_cvtepi32_ps(
             _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(b->qs + 8 * k))));
@@ -175,7 +171,7 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_f16(const void *block, const rkv_scales *
     const uint16_t *h = (const uint16_t *)block + 32 * u;
     rkv_w32 w;
     (void)p, (void)i;
-    RKV_UNROLL_ALL
+    RKV_UNROLL(4)
     for (int k = 0; k < N_VEC; k++)
         w.v[k] = _mm256_cvtph_ps(rkv_load16(h + 8 * k));
     return w;
@@ -186,7 +182,7 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_bf16(const void *block, const rkv_scales 
     const uint16_t *h = (const uint16_t *)block + 32 * u;
     rkv_w32 w;
     (void)p, (void)i;
-    RKV_UNROLL_ALL
+    RKV_UNROLL(4)
     for (int k = 0; k < N_VEC; k++) {
         const __m256i v = _mm256_cvtepu16_epi32(rkv_load16(h + 8 * k));
         w.v[k] = _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));

@@ -13,8 +13,7 @@ static RKV_ALWAYS_INLINE __m512i bytes16(const void *p)
     return _mm512_cvtepu8_epi32(rkv_load16(p));
 }
 
-/* ---- four bits: a table of 16 weights in a register
- * ---------------------------------------------- */
+/* ---- four bits: a table of 16 weights in a register ---- */
 
 /* The weights of 16 low or high nibbles; a shuffle looks at no more than four bits of each number.
  */
@@ -75,8 +74,7 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_iq4_xs(const void *block, const rkv_scale
                          ((const rkv_iq4_xs *)block)->qs + 16 * u);
 }
 
-/* ---- five bits: the fifth from a mask
- * ------------------------------------------------------------ */
+/* ---- five bits: the fifth from a mask ---- */
 
 /* Nibbles and fifth bits, less 16 where signed_ is set. */
 static RKV_ALWAYS_INLINE rkv_w32 small_fives(const uint8_t *qs, const uint8_t *qh, int signed_)
@@ -105,8 +103,7 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_q5_1(const void *block, const rkv_scales 
     return small_fives(b->qs, b->qh, 0);
 }
 
-/* ---- others: bytes, then numbers
- * ----------------------------------------------------------------- */
+/* ---- others: bytes, then numbers ---- */
 
 /* 32 bytes as floats, less an offset. */
 static RKV_ALWAYS_INLINE rkv_w32 widen(__m256i code, int offset)

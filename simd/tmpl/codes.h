@@ -50,8 +50,7 @@ static inline __m128i rkv_iq4_table(void)
     return rkv_load16(value);
 }
 
-/* ---- scales ------------------------------------------------------------------------------------
- */
+/* ---- scales ---- */
 
 /* out[i] = d times the signed byte i of v, i < 8. */
 static inline void rkv_scale8(float *out, float d, __m128i v)
@@ -174,8 +173,7 @@ static inline void rkv_iq4_xs_scales(rkv_scales *p, const void *block, int bytes
     rkv_scale8(p->s, rkv_half(b->d), _mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32)));
 }
 
-/* ---- codes -------------------------------------------------------------------------------------
- */
+/* ---- codes ---- */
 
 /* Bits n .. of every byte moved to bit 0 .. (n < 0: up), and masked. */
 static inline __m256i rkv_bits(__m256i v, int n, int mask)

@@ -40,7 +40,7 @@ enum {
 static RKV_ALWAYS_INLINE rkv_w32 rkv_load_w32(const float *x)
 {
     rkv_w32 w;
-    RKV_UNROLL_ALL
+    RKV_UNROLL(16)
     for (int k = 0; k < N_VEC; k++)
         w.v[k] = v_load(x + V_LEN * k);
     return w;
@@ -63,7 +63,7 @@ static RKV_ALWAYS_INLINE rkv_w32 rkv_weights(const rkv_format *f, rkv_w32 q, con
 {
     if (f->kind == RKV_WEIGHT)
         return q;
-    RKV_UNROLL_ALL
+    RKV_UNROLL(16)
     for (int k = 0; k < N_VEC; k++) {
         const int g = rkv_group(f, u, i, k);
         const vf s = v_set(p->s[g]);
@@ -88,7 +88,7 @@ static RKV_ALWAYS_INLINE rkv_acc rkv_dot32(const rkv_format *f, rkv_acc acc, rkv
     const int n = f->kind == RKV_SCALE && f->group == 32 ? 2 : N_VEC / 2;
     if (f->kind == RKV_AFFINE)
         q = rkv_weights(f, q, p, u, i);
-    RKV_UNROLL_ALL
+    RKV_UNROLL(16)
     for (int k = 0; k < N_VEC; k += n) {
         vf *sum = &acc.v[k / n % 2];
         if (f->kind == RKV_SCALE) {
@@ -112,10 +112,10 @@ static RKV_ALWAYS_INLINE void rkv_unpack_step(const rkv_format *f, float *out, c
     rkv_scales p;
     f->scales(&p, block, f->bytes, n / 32);
     for (int u = 0; u < n / f->unit; u++, out += f->unit) {
-        RKV_UNROLL_ALL
+        RKV_UNROLL(16)
         for (int i = 0; i < f->unit / 32; i++) {
             const rkv_w32 w = rkv_weights(f, f->codes(block, &p, u, i), &p, u, i);
-            RKV_UNROLL_ALL
+            RKV_UNROLL(16)
             for (int k = 0; k < N_VEC; k++)
                 v_store(out + 32 * i + V_LEN * k, w.v[k]);
         }
@@ -128,15 +128,15 @@ static RKV_ALWAYS_INLINE void rkv_dot_step(const rkv_format *f, rkv_acc *acc, co
                                            const int n_row)
 {
     rkv_scales p[2];
-    RKV_UNROLL_ALL
+    RKV_UNROLL(16)
     for (int r = 0; r < n_row; r++)
         if (f->scales)
             f->scales(&p[r], block + r * w_stride, f->bytes, n / 32);
     for (int u = 0; u < n / f->unit; u++, x += f->unit) {
-        RKV_UNROLL_ALL
+        RKV_UNROLL(16)
         for (int i = 0; i < f->unit / 32; i++) {
             const rkv_w32 x32 = rkv_load_w32(x + 32 * i);
-            RKV_UNROLL_ALL
+            RKV_UNROLL(16)
             for (int r = 0; r < n_row; r++) {
                 const rkv_w32 q = f->codes(block + r * w_stride, &p[r], u, i);
                 acc[r] = rkv_dot32(f, acc[r], q, x32, &p[r], u, i);
@@ -150,10 +150,10 @@ static RKV_ALWAYS_INLINE void rkv_dot_step(const rkv_format *f, rkv_acc *acc, co
 static RKV_ALWAYS_INLINE void rkv_prefetch(const rkv_format *f, const char *block,
                                            ptrdiff_t w_stride, const int n_row)
 {
-    RKV_UNROLL_ALL
+    RKV_UNROLL(16)
     for (int r = 0; r < n_row; r++) {
         const uintptr_t at = (uintptr_t)(block + r * w_stride) + RKV_AHEAD;
-        RKV_UNROLL_ALL
+        RKV_UNROLL(16)
         for (int b = 0; b < rkv_step_bytes(f); b += 64)
             _mm_prefetch((const char *)(at + (uintptr_t)b), _MM_HINT_T0);
     }
@@ -196,7 +196,7 @@ static RKV_ALWAYS_INLINE void rkv_rows(const rkv_format *f, float *y, const char
         memcpy(x32, x + i, rest * sizeof *x32);
         rkv_dot_step(f, acc, in[0], REST_BYTES, x32, 32, n_row);
     }
-    RKV_UNROLL_ALL
+    RKV_UNROLL(16)
     for (int r = 0; r < n_row; r++)
         y[r] = v_sum(v_add(acc[r].v[0], acc[r].v[1]));
 }
