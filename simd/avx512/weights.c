@@ -15,8 +15,7 @@ static RKV_ALWAYS_INLINE __m512i bytes16(const void *p)
 
 /* ---- four bits: a table of 16 weights in a register ---- */
 
-/* The weights of 16 low or high nibbles; a shuffle looks at no more than four bits of each number.
- */
+/* The weights of 16 low or high nibbles; a shuffle looks at four bits of each number only. */
 static RKV_ALWAYS_INLINE vf look_up(vf table, const uint8_t *qs, int high)
 {
     const __m512i v = bytes16(qs);

@@ -73,8 +73,7 @@ static RKV_ALWAYS_INLINE rkv_w32 rkv_weights(const rkv_format *f, rkv_w32 q, con
     return q;
 }
 
-/* The sum of a row in two chains: shorter dependences keep more of the core busy (measured: a
- * fifth). */
+/* The sum of a row in two chains: the core can work further ahead (measured: up to a fifth). */
 typedef struct rkv_acc {
     vf v[2];
 } rkv_acc;
