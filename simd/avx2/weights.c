@@ -160,39 +160,9 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_q8_0(const void *block, const rkv_scales 
     return w;
 }
 
-static RKV_ALWAYS_INLINE rkv_w32 codes_f32(const void *block, const rkv_scales *p, int u, int i)
-{
-    (void)p, (void)i;
-    return rkv_load_w32((const float *)block + 32 * u);
-}
-
-static RKV_ALWAYS_INLINE rkv_w32 codes_f16(const void *block, const rkv_scales *p, int u, int i)
-{
-    const uint16_t *h = (const uint16_t *)block + 32 * u;
-    rkv_w32 w;
-    (void)p, (void)i;
-    RKV_UNROLL(4)
-    for (int k = 0; k < N_VEC; k++)
-        w.v[k] = _mm256_cvtph_ps(rkv_load16(h + 8 * k));
-    return w;
-}
-
-static RKV_ALWAYS_INLINE rkv_w32 codes_bf16(const void *block, const rkv_scales *p, int u, int i)
-{
-    const uint16_t *h = (const uint16_t *)block + 32 * u;
-    rkv_w32 w;
-    (void)p, (void)i;
-    RKV_UNROLL(4)
-    for (int k = 0; k < N_VEC; k++) {
-        const __m256i v = _mm256_cvtepu16_epi32(rkv_load16(h + 8 * k));
-        w.v[k] = _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
-    }
-    return w;
-}
-
-RKV_PLAIN(f32, 128)
-RKV_PLAIN(f16, 64)
-RKV_PLAIN(bf16, 64)
+RKV_PLAIN(f32, float)
+RKV_PLAIN(f16, uint16_t)
+RKV_PLAIN(bf16, uint16_t)
 RKV_SMALL(q4_0, 18, RKV_SCALE, rkv_small_scales)
 RKV_SMALL(q4_1, 20, RKV_AFFINE, rkv_small_pairs)
 RKV_SMALL(q5_0, 22, RKV_SCALE, rkv_small_scales)

@@ -131,34 +131,9 @@ static RKV_ALWAYS_INLINE rkv_w32 codes_q8_0(const void *block, const rkv_scales 
     return widen(rkv_load32(((const rkv_q8_0 *)block)[u].qs), 0);
 }
 
-static RKV_ALWAYS_INLINE rkv_w32 codes_f32(const void *block, const rkv_scales *p, int u, int i)
-{
-    (void)p, (void)i;
-    return rkv_load_w32((const float *)block + 32 * u);
-}
-
-static RKV_ALWAYS_INLINE rkv_w32 codes_f16(const void *block, const rkv_scales *p, int u, int i)
-{
-    const uint16_t *h = (const uint16_t *)block + 32 * u;
-    (void)p, (void)i;
-    return (rkv_w32){{_mm512_cvtph_ps(rkv_load32(h)), _mm512_cvtph_ps(rkv_load32(h + 16))}};
-}
-
-static RKV_ALWAYS_INLINE vf from_bf16(__m256i h)
-{
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
-
-static RKV_ALWAYS_INLINE rkv_w32 codes_bf16(const void *block, const rkv_scales *p, int u, int i)
-{
-    const uint16_t *h = (const uint16_t *)block + 32 * u;
-    (void)p, (void)i;
-    return (rkv_w32){{from_bf16(rkv_load32(h)), from_bf16(rkv_load32(h + 16))}};
-}
-
-RKV_PLAIN(f32, 128)
-RKV_PLAIN(f16, 64)
-RKV_PLAIN(bf16, 64)
+RKV_PLAIN(f32, float)
+RKV_PLAIN(f16, uint16_t)
+RKV_PLAIN(bf16, uint16_t)
 RKV_SMALL(q4_0, 18, RKV_WEIGHT, rkv_small_scales)
 RKV_SMALL(q4_1, 20, RKV_WEIGHT, rkv_small_pairs)
 RKV_SMALL(q5_0, 22, RKV_SCALE, rkv_small_scales)

@@ -186,14 +186,12 @@ static RKV_ALWAYS_INLINE void rkv_rows(const rkv_format *f, float *y, const char
         i += n;
     }
     if (!f->scales && i < n_in) { /* a rest of plain numbers, filled up with zeros */
-        enum { REST_BYTES = 32 * sizeof(float) };
         const size_t rest = (size_t)(n_in - i), bytes = rest * (size_t)f->bytes / 32;
-        char in[2][REST_BYTES] = {{0}};
-        float x32[32] = {0.0f};
+        float in[2][32] = {{0.0f}}, x32[32] = {0.0f};
         for (int r = 0; r < n_row; r++)
             memcpy(in[r], w + r * w_stride + i / 32 * f->bytes, bytes);
         memcpy(x32, x + i, rest * sizeof *x32);
-        rkv_dot_step(f, acc, in[0], REST_BYTES, x32, 32, n_row);
+        rkv_dot_step(f, acc, (const char *)in[0], sizeof in[0], x32, 32, n_row);
     }
     RKV_UNROLL(16)
     for (int r = 0; r < n_row; r++)
@@ -212,8 +210,20 @@ static RKV_ALWAYS_INLINE void rkv_matvec(const rkv_format *f, float *y, const vo
         rkv_rows(f, y + r, row, w_stride, x, n_in, 1);
 }
 
-/* Kernels of a type: bytes of a block, weights of a unit and per scale, kind, scales. */
-#define RKV_PLAIN(dt, bytes) RKV_MATVEC(dt, bytes, 32, 32, 1, RKV_WEIGHT, NULL)
+/* Kernels of a type: element of a plain one; bytes of a block, weights of a unit and per scale,
+ * kind, scales of the others. */
+#define RKV_PLAIN(dt, type) \
+    static RKV_ALWAYS_INLINE rkv_w32 codes_##dt(const void *block, const rkv_scales *p, int u, \
+                                                int i) \
+    { \
+        rkv_w32 w; \
+        (void)p, (void)i; \
+        RKV_UNROLL(16) \
+        for (int k = 0; k < N_VEC; k++) \
+            w.v[k] = v_load_##dt((const type *)block + 32 * u + V_LEN * k); \
+        return w; \
+    } \
+    RKV_MATVEC(dt, 32 * (int)sizeof(type), 32, 32, 1, RKV_WEIGHT, NULL)
 #define RKV_SMALL(dt, bytes, kind, scales) RKV_UNPACK_MATVEC(dt, bytes, 32, 32, 1, kind, scales)
 #define RKV_LARGE(dt, bytes, unit, group, kind, scales) \
     RKV_UNPACK_MATVEC(dt, bytes, unit, group, 0, kind, scales)
