@@ -1,8 +1,8 @@
 """A GGUF model for the reference: hyperparameters and float tensors.
 
-Part of an independent check of the product, which never imports it. Sources: ggml's GGUF page for the
-file format, the PyPI package gguf for reading and dequantising, llama.cpp for the names of keys and
-tensors, their defaults, and which family rotates which pairs.
+Part of an independent check of the product, which never imports it. Sources: the GGUF page of ggml
+for the file format, the PyPI package gguf for reading and dequantising, llama.cpp for the names of
+keys and tensors, their defaults, and which family rotates which pairs.
 """
 from collections import namedtuple
 from dataclasses import dataclass

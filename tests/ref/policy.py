@@ -65,7 +65,7 @@ def largest_remainder(shares, total):
 
 
 def layer_budgets(weights, cap, n, window=WINDOW):
-    """Tokens per KV head of each compressible layer, len(weights) * cap in all; the rounding gap."""
+    """Tokens per KV head of each compressible layer, their sum exact; and the rounding gap."""
     floor = min(window + SINKS, n)
     if cap < floor:
         raise ValueError(f"a budget of {cap} tokens is under the floor of {floor}")
