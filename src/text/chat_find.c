@@ -8,7 +8,8 @@
 
 /* The stretch of self that the optional arguments start and end (1 and 2) leave; *first is its
  * position in code points. 0: start lies behind the end. */
-static rkv_status stretch(jctx *c, const jval *self, const jargs *a, jval *out, int64_t *first, int *valid)
+static rkv_status stretch(jctx *c, const jval *self, const jargs *a, jval *out, int64_t *first,
+                          int *valid)
 {
     const jval bound[3] = {a->v[1], a->v[2], rkv_j_none()};
     const int64_t length = (int64_t)rkv_j_length(self->s, self->n);
@@ -121,7 +122,7 @@ static rkv_status s_endswith(jctx *c, const jval *self, const jargs *a, jval *ou
     return affix(c, self, a, 1, out);
 }
 
-/* ---- isalpha and so on -------------------------------------------------------------------------------------------- */
+/* ---- isalpha and so on ----------------------------------------------------------------------- */
 
 typedef int property(uint32_t cp);
 
@@ -234,12 +235,23 @@ static rkv_status s_istitle(jctx *c, const jval *self, const jargs *a, jval *out
     return rkv_j_step(c, self->n >> 3);
 }
 
-const jdef rkv_j_find_methods[] = {
-    {"startswith", s_startswith, "1,2?,3?", 0}, {"endswith", s_endswith, "1,2?,3?", 0},
-    {"find", s_find, "1,2?,3?", 0}, {"rfind", s_rfind, "1,2?,3?", 0}, {"index", s_index, "1,2?,3?", 0},
-    {"rindex", s_rindex, "1,2?,3?", 0}, {"count", s_count, "1,2?,3?", 0},
-    {"isalpha", s_isalpha, "", 0}, {"isalnum", s_isalnum, "", 0}, {"isdecimal", s_isdecimal, "", 0},
-    {"isdigit", s_isdigit, "", 0}, {"isnumeric", s_isnumeric, "", 0}, {"isspace", s_isspace, "", 0},
-    {"isascii", s_isascii, "", 0}, {"isprintable", s_isprintable, "", 0}, {"isupper", s_isupper, "", 0},
-    {"islower", s_islower, "", 0}, {"istitle", s_istitle, "", 0}, {"isidentifier", NULL, "*", 0},
-    {NULL, NULL, NULL, 0}};
+const jdef rkv_j_find_methods[] = {{"startswith", s_startswith, "1,2?,3?", 0},
+                                   {"endswith", s_endswith, "1,2?,3?", 0},
+                                   {"find", s_find, "1,2?,3?", 0},
+                                   {"rfind", s_rfind, "1,2?,3?", 0},
+                                   {"index", s_index, "1,2?,3?", 0},
+                                   {"rindex", s_rindex, "1,2?,3?", 0},
+                                   {"count", s_count, "1,2?,3?", 0},
+                                   {"isalpha", s_isalpha, "", 0},
+                                   {"isalnum", s_isalnum, "", 0},
+                                   {"isdecimal", s_isdecimal, "", 0},
+                                   {"isdigit", s_isdigit, "", 0},
+                                   {"isnumeric", s_isnumeric, "", 0},
+                                   {"isspace", s_isspace, "", 0},
+                                   {"isascii", s_isascii, "", 0},
+                                   {"isprintable", s_isprintable, "", 0},
+                                   {"isupper", s_isupper, "", 0},
+                                   {"islower", s_islower, "", 0},
+                                   {"istitle", s_istitle, "", 0},
+                                   {"isidentifier", NULL, "*", 0},
+                                   {NULL, NULL, NULL, 0}};

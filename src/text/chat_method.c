@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- lists and tuples ---------------------------------------------------------------------------------------- */
+/* ---- lists and tuples ------------------------------------------------------------------------ */
 
 static rkv_status l_append(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -146,7 +146,7 @@ static rkv_status l_sort(jctx *c, const jval *self, const jargs *a, jval *out)
     return RKV_OK;
 }
 
-/* ---- dicts -------------------------------------------------------------------------------------------------------- */
+/* ---- dicts ----------------------------------------------------------------------------------- */
 
 static rkv_status d_get(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -248,7 +248,7 @@ static rkv_status d_clear(jctx *c, const jval *self, const jargs *a, jval *out)
     return RKV_OK;
 }
 
-/* ---- loop, cycler, float ------------------------------------------------------------------------------------------- */
+/* ---- loop, cycler, float --------------------------------------------------------------------- */
 
 static rkv_status o_cycle(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -293,7 +293,8 @@ static rkv_status o_reset(jctx *c, const jval *self, const jargs *a, jval *out)
 static rkv_status o_is_integer(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     (void)c, (void)a;
-    *out = rkv_j_bool(self->kind != J_FLOAT || (self->f - self->f == 0.0 && rkv_j_round(self->f, 0) == self->f));
+    *out = rkv_j_bool(self->kind != J_FLOAT ||
+                      (self->f - self->f == 0.0 && rkv_j_round(self->f, 0) == self->f));
     return RKV_OK;
 }
 

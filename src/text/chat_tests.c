@@ -47,7 +47,8 @@ static rkv_status t_lower(jctx *c, const jval *self, const jargs *a, jval *out)
 }
 
 /* self % divisor == rest */
-static rkv_status remainder_is(jctx *c, const jval *self, const jval *divisor, int64_t rest, jval *out)
+static rkv_status remainder_is(jctx *c, const jval *self, const jval *divisor, int64_t rest,
+                               jval *out)
 {
     const jval want = rkv_j_int(rest);
     jval v;
