@@ -14,7 +14,11 @@ size_t rkv_j_search(const jval *s, const jval *needle, size_t from)
         return s->n + 1;
     if (!needle->n)
         return from;
-    const char *p = s->n > from ? memmem(s->s + from, s->n - from, needle->s, needle->n) : NULL;
+    const char *p = NULL;
+    if (needle->n == 1)                         /* memmem of sanitizers looks at the whole text */
+        p = memchr(s->s + from, *needle->s, s->n - from);
+    else if (s->n > from)
+        p = memmem(s->s + from, s->n - from, needle->s, needle->n);
     return p ? (size_t)(p - s->s) : s->n + 1;
 }
 
