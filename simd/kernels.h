@@ -11,6 +11,10 @@
 #ifndef RKV_KERNELS_H
 #define RKV_KERNELS_H
 
+#ifndef PACKAGE_VERSION
+#error "include config.h first: it decides which kernels there are"
+#endif
+
 #include <stddef.h>
 #include <stdint.h>
 

@@ -57,7 +57,8 @@ RKV_API void rkv_log_set(rkv_log_fn *fn, void *ctx);
  * RKV_E_CANCELLED. */
 typedef int rkv_progress_fn(void *ctx, const char *phase, int64_t done, int64_t total);
 
-/* ---- model ------------------------------------------------------------------------------------ */
+/* ---- model ------------------------------------------------------------------------------------
+ */
 
 typedef struct rkv_model rkv_model;
 
@@ -80,8 +81,8 @@ typedef struct rkv_model_info {
  * mapping. The environment variable RKV_CPU names the strongest kernel tier to use.
  * Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_UNSUPPORTED, RKV_E_MEM; RKV_E_ARG for a bad RKV_CPU. */
 RKV_API rkv_status rkv_model_load(rkv_model **out, const char *path, rkv_error *e);
-/* The same for a file of which only the tokenizer is wanted; weights need not be there. Sessions refuse
- * such a model. info: what the file says, zeros for what it does not. */
+/* The same for a file of which only the tokenizer is wanted; weights need not be there. Sessions
+ * refuse such a model. info: what the file says, zeros for what it does not. */
 RKV_API rkv_status rkv_model_load_vocab(rkv_model **out, const char *path, rkv_error *e);
 RKV_API void rkv_model_free(rkv_model *m);
 RKV_API const rkv_model_info *rkv_model_get_info(const rkv_model *m);
@@ -89,21 +90,23 @@ RKV_API const rkv_model_info *rkv_model_get_info(const rkv_model *m);
 /* Layer l (0-based) sees a sliding window only. */
 RKV_API int rkv_model_layer_is_sliding(const rkv_model *m, int l);
 
-/* ---- text and token ids ------------------------------------------------------------------------ */
+/* ---- text and token ids ------------------------------------------------------------------------
+ */
 
 enum {
     RKV_TOK_BOS = 1,        /* put the beginning-of-sequence token first, if the model wants one */
     RKV_TOK_SPECIAL = 2     /* the text of special tokens stands for them, as in chat prompts */
 };
 
-/* Ids of n_byte bytes of text (UTF-8; stray bytes are encoded as bytes). *ids is allocated and belongs
- * to the caller, who frees it with rkv_free; *n_id receives the count. Linear time.
- * Errors: RKV_E_ARG when the text is longer than 1 GiB, RKV_E_MEM. */
+/* Ids of n_byte bytes of text (UTF-8; stray bytes are encoded as bytes). *ids is allocated and
+ * belongs to the caller, who frees it with rkv_free; *n_id receives the count. Linear time. Errors:
+ * RKV_E_ARG when the text is longer than 1 GiB, RKV_E_MEM. */
 RKV_API rkv_status rkv_tokenize(const rkv_model *m, const char *text, size_t n_byte, unsigned flags,
                                 int32_t **ids, size_t *n_id, rkv_error *e);
 
-/* Text of ids, 0-terminated, freed by the caller with rkv_free; may contain any byte. *n_byte may be
- * NULL. with_special: special tokens are written out instead of dropped. RKV_E_ARG: id out of range. */
+/* Text of ids, 0-terminated, freed by the caller with rkv_free; may contain any byte. *n_byte may
+ * be NULL. with_special: special tokens are written out instead of dropped. RKV_E_ARG: id out of
+ * range. */
 RKV_API rkv_status rkv_detokenize(const rkv_model *m, const int32_t *ids, size_t n_id,
                                   int with_special, char **text, size_t *n_byte, rkv_error *e);
 
@@ -113,23 +116,25 @@ RKV_API int rkv_token_is_end(const rkv_model *m, int32_t id);   /* ends an answe
 
 RKV_API void rkv_free(void *p);
 
-/* A copy of n bytes, 0-terminated, in which every byte that is not part of well-formed UTF-8 is replaced
- * by U+FFFD: fit for JSON. NULL: no memory. Freed with rkv_free. */
+/* A copy of n bytes, 0-terminated, in which every byte that is not part of well-formed UTF-8 is
+ * replaced by U+FFFD: fit for JSON. NULL: no memory. Freed with rkv_free. */
 RKV_API char *rkv_utf8_clean(const char *bytes, size_t n);
 
-/* Renders a chat template (Jinja text; NULL: the model's own, m may otherwise be NULL) with the members
- * of a JSON object as its variables: {"messages": [{"role", "content"}], "add_generation_prompt": true,
- * "bos_token", "eos_token", ...}; tokens that are not given come from m. *text freed with rkv_free.
- * Errors: RKV_E_FORMAT (template or JSON, with the line), RKV_E_UNSUPPORTED, RKV_E_ARG, RKV_E_MEM. */
+/* Renders a chat template (Jinja text; NULL: the model's own, m may otherwise be NULL) with the
+ * members of a JSON object as its variables: {"messages": [{"role", "content"}],
+ * "add_generation_prompt": true, "bos_token", "eos_token", ...}; tokens that are not given come
+ * from m. *text freed with rkv_free. Errors: RKV_E_FORMAT (template or JSON, with the line),
+ * RKV_E_UNSUPPORTED, RKV_E_ARG, RKV_E_MEM. */
 RKV_API rkv_status rkv_template_render(const rkv_model *m, const char *template_text,
                                        const char *json, char **text, size_t *n_byte, rkv_error *e);
 
-/* A template by its family's name ("chatml", "llama3", ...); NULL: unknown. rkv_template_names lists
- * them, separated by ", ". */
+/* A template by its family's name ("chatml", "llama3", ...); NULL: unknown. rkv_template_names
+ * lists them, separated by ", ". */
 RKV_API const char *rkv_template_builtin(const char *name);
 RKV_API const char *rkv_template_names(void);
 
-/* ---- profile: how sensitive each layer's cache is ---------------------------------------------- */
+/* ---- profile: how sensitive each layer's cache is ----------------------------------------------
+ */
 
 typedef struct rkv_profile rkv_profile;
 
@@ -161,20 +166,21 @@ typedef struct rkv_profile_options {
 
 RKV_API rkv_profile_options rkv_profile_options_default(void);
 
-/* One-pass sensitivity sweep over a JSONL file of calibration examples (METHOD: RippleKV, profiling;
- * one row set per perturbed layer on one walk through the layers). Objects hold "prompt" or
- * "prompt_ids" and perhaps "response_ids" or "answers". Errors: those of its inputs; RKV_E_ARG when no
- * example is usable. */
+/* One-pass sensitivity sweep over a JSONL file of calibration examples (METHOD: RippleKV,
+ * profiling; one row set per perturbed layer on one walk through the layers). Objects hold "prompt"
+ * or "prompt_ids" and perhaps "response_ids" or "answers". Errors: those of its inputs; RKV_E_ARG
+ * when no example is usable. */
 RKV_API rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
                                    const rkv_profile_options *o, rkv_error *e);
 
-/* ---- policy: which tokens stay, and how many in which layer ------------------------------------- */
+/* ---- policy: which tokens stay, and how many in which layer -------------------------------------
+ */
 
 typedef enum rkv_budget_kind {
-    RKV_BUDGET_NONE = 0,    /* keep everything */
-    RKV_BUDGET_SHARE,       /* value in (0, 1]: mean tokens per layer and KV head = share of prompt */
-    RKV_BUDGET_TOKENS,      /* mean tokens per layer and KV head */
-    RKV_BUDGET_BYTES        /* bytes of all compressible layers together */
+    RKV_BUDGET_NONE = 0, /* keep everything */
+    RKV_BUDGET_SHARE,    /* value in (0, 1]: mean tokens per layer and KV head = share of prompt */
+    RKV_BUDGET_TOKENS,   /* mean tokens per layer and KV head */
+    RKV_BUDGET_BYTES     /* bytes of all compressible layers together */
 } rkv_budget_kind;
 
 typedef struct rkv_policy {
@@ -194,28 +200,31 @@ typedef struct rkv_policy {
 /* Defaults of METHOD section 7 with selector "full". */
 RKV_API rkv_policy rkv_policy_default(void);
 /* Sets selector and allocator from a name: a shorthand ("full", "snapkv", "ripple") or
- * "selector:allocator" (also with "x" or "×" between). RKV_E_ARG: unknown; the text lists what there is. */
+ * "selector:allocator" (also with "x" or "×" between). RKV_E_ARG: unknown; the text lists what
+ * there is. */
 RKV_API rkv_status rkv_policy_set_name(rkv_policy *p, const char *name, rkv_error *e);
-/* Sets the budget from "20%", "4096" (tokens per layer and head), "512M" / "1.5G" (bytes) or "full". */
+/* Sets the budget from "20%", "4096" (tokens per layer and head), "512M" / "1.5G" (bytes) or
+ * "full". */
 RKV_API rkv_status rkv_policy_set_budget(rkv_policy *p, const char *text, rkv_error *e);
 
 /* The allocator's arithmetic alone: tokens per KV head of each of n_layer layers for a prompt of
  * n_token tokens. skip[l] != 0 (skip may be NULL) leaves layer l out (it gets n_token). Every
- * compressible layer receives between window + 4 and n_token; the total is exactly n_compressible * cap.
- * bytes_per_token: K and V bytes of one token in one layer, only used for RKV_BUDGET_BYTES.
+ * compressible layer receives between window + 4 and n_token; the total is exactly n_compressible *
+ * cap. bytes_per_token: K and V bytes of one token in one layer, only used for RKV_BUDGET_BYTES.
  * *cap (may be NULL) receives the mean. RKV_E_ARG: infeasible, says why; RKV_E_MISMATCH. */
 RKV_API rkv_status rkv_budget_layers(int *budget, int *cap, const rkv_policy *p, int n_layer,
                                      const uint8_t *skip, int n_token, double bytes_per_token,
                                      rkv_error *e);
 
-/* ---- session ------------------------------------------------------------------------------------ */
+/* ---- session ------------------------------------------------------------------------------------
+ */
 
 typedef struct rkv_session rkv_session;
 
 typedef struct rkv_session_options {
     int n_ctx;              /* positions it may ever hold, prompt and answer; 0: the model's */
     int n_thread;           /* 0: all this process may use (affinity and cgroup respected) */
-    int n_chunk;            /* prompt rows per pass inside a layer: 256; results do not depend on it */
+    int n_chunk; /* prompt rows per pass inside a layer: 256; results do not depend on it */
     const char *k_type, *v_type;        /* "f16" (default) or "f32" */
     rkv_policy policy;      /* applied to the first prompt as each layer is done */
     int observe;            /* keep what rkv_session_compress needs (the window's queries) */
@@ -230,14 +239,14 @@ RKV_API rkv_status rkv_session_create(rkv_session **out, const rkv_model *m,
                                       const rkv_session_options *o, rkv_error *e);
 RKV_API void rkv_session_free(rkv_session *s);
 
-/* Takes n ids after what the session holds, layer by layer. The first call is the prompt, to which the
- * policy applies; later ones add their tokens uncompressed. Afterwards rkv_session_logits are those of
- * the last id. On failure the session holds what it held before. n >= 1.
- * Errors: RKV_E_ARG (id out of range, n_ctx exceeded, infeasible budget), RKV_E_MEM, RKV_E_CANCELLED. */
+/* Takes n ids after what the session holds, layer by layer. The first call is the prompt, to which
+ * the policy applies; later ones add their tokens uncompressed. Afterwards rkv_session_logits are
+ * those of the last id. On failure the session holds what it held before. n >= 1. Errors: RKV_E_ARG
+ * (id out of range, n_ctx exceeded, infeasible budget), RKV_E_MEM, RKV_E_CANCELLED. */
 RKV_API rkv_status rkv_session_prefill(rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
 
-/* Receives the logits [n_row][n_vocab] of rows i0 .. i0 + n_row - 1 of a scored text; valid during the
- * call only. Return 0 to go on. */
+/* Receives the logits [n_row][n_vocab] of rows i0 .. i0 + n_row - 1 of a scored text; valid during
+ * the call only. Return 0 to go on. */
 typedef int rkv_logits_fn(void *ctx, int64_t i0, int n_row, const float *logits);
 
 /* rkv_session_prefill that also hands out the logits of every row from first on, in order. */
@@ -275,13 +284,14 @@ RKV_API int rkv_session_layer_budget(const rkv_session *s, int l);
 /* Positions that (layer, KV head) holds, ascending: *pos is borrowed until the next call on s. */
 RKV_API int rkv_session_kept(const rkv_session *s, int l, int kv_head, const int32_t **pos);
 
-/* ---- logits: sampling and comparison ------------------------------------------------------------ */
+/* ---- logits: sampling and comparison ------------------------------------------------------------
+ */
 
 typedef struct rkv_sampler_options {
     float temperature;      /* 0: greedy */
     int top_k;              /* 0: off */
     float top_p, min_p;     /* 1 and 0: off */
-    float repeat_penalty;   /* 1: off; divides or multiplies the logits of the last repeat_last ids */
+    float repeat_penalty; /* 1: off; divides or multiplies the logits of the last repeat_last ids */
     int repeat_last;        /* 64 */
     uint64_t seed;
 } rkv_sampler_options;
@@ -293,7 +303,8 @@ RKV_API rkv_sampler_options rkv_sampler_options_default(void);
 RKV_API rkv_status rkv_sampler_create(rkv_sampler **out, int n_vocab, const rkv_sampler_options *o,
                                       rkv_error *e);
 RKV_API void rkv_sampler_free(rkv_sampler *s);
-/* The next id from logits [n_vocab]; equal logits: the lower id wins. Remembers it for the penalty. */
+/* The next id from logits [n_vocab]; equal logits: the lower id wins. Remembers it for the penalty.
+ */
 RKV_API int32_t rkv_sampler_next(rkv_sampler *s, const float *logits);
 
 /* log sum exp of n logits, in double. */
@@ -301,7 +312,8 @@ RKV_API double rkv_logits_lse(const float *logits, int n);
 /* KL(p || q) in nats of the distributions of two rows of n logits, in double; never below 0. */
 RKV_API double rkv_logits_kl(const float *p, const float *q, int n);
 
-/* ---- machine -------------------------------------------------------------------------------------- */
+/* ---- machine
+ * -------------------------------------------------------------------------------------- */
 
 typedef struct rkv_machine_info {
     const char *cpu;        /* model name */
@@ -309,12 +321,13 @@ typedef struct rkv_machine_info {
     const char *blas;       /* OpenBLAS version and core, or "none" */
     int n_cpu;              /* CPUs this process may use (affinity, cgroup quota) */
     int n_numa_node;
-    uint64_t memory_bytes, available_bytes;     /* of the machine or the cgroup, whichever is less */
+    uint64_t memory_bytes, available_bytes; /* of the machine or the cgroup, whichever is less */
 } rkv_machine_info;
 RKV_API rkv_status rkv_machine_get_info(rkv_machine_info *out, rkv_error *e);
 
 /* Name of the kernel that serves op for an element type ("rkv_gemm_f32_avx2"); NULL: none.
- * i counts (op, type) pairs from 0; *op and *type receive their names; NULL and *op = NULL past the end. */
+ * i counts (op, type) pairs from 0; *op and *type receive their names; NULL and *op = NULL past the
+ * end. */
 RKV_API const char *rkv_machine_kernel(int i, const char **op, const char **type);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* What every test program uses: counted checks that name their place, and a last line for the runner.
- * A program prints "NAME: N passed, N failed, N skipped" and exits 1 when something failed, 77 when
- * everything was skipped. */
+/* What every test program uses: counted checks that name their place, and a last line for the
+ * runner. A program prints "NAME: N passed, N failed, N skipped" and exits 1 when something failed,
+ * 77 when everything was skipped. */
 #ifndef RKV_CHECK_H
 #define RKV_CHECK_H
 
@@ -32,7 +32,8 @@ static int check_passed, check_failed, check_skipped;
 
 static inline int check_end(const char *name)
 {
-    printf("%s: %d passed, %d failed, %d skipped\n", name, check_passed, check_failed, check_skipped);
+    printf("%s: %d passed, %d failed, %d skipped\n", name, check_passed, check_failed,
+           check_skipped);
     return check_failed ? 1 : check_passed ? 0 : 77;
 }
 

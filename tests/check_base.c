@@ -33,8 +33,8 @@ static void check_noise(void)
         for (int j = 0; j < 1000; j++)
             sum += some[j], square += some[j] * some[j];
     }
-    CHECK(fabs(sum / 1e5) < 0.02 && fabs(square / 1e5 - 1.0) < 0.03, "mean %g, variance %g", sum / 1e5,
-          square / 1e5);
+    CHECK(fabs(sum / 1e5) < 0.02 && fabs(square / 1e5 - 1.0) < 0.03, "mean %g, variance %g",
+          sum / 1e5, square / 1e5);
 }
 
 static void check_f16(void)
@@ -53,7 +53,8 @@ static void check_f16(void)
     CHECK(rkv_f32_to_f16(1.0f + 0x1p-11f) == 0x3c00, "tie goes to even");
     CHECK(rkv_f32_to_f16(1.0f + 0x3p-11f) == 0x3c02, "tie goes to even");
     CHECK(rkv_f32_to_f16(-0x1p-25f) == 0x8000 && rkv_f32_to_f16(0x1.8p-25f) == 1, "smallest");
-    CHECK(rkv_f32_to_bf16(1.0f + 0x1p-8f) == 0x3f80 && rkv_bf16_to_f32(0x4049) == 3.140625f, "bf16");
+    CHECK(rkv_f32_to_bf16(1.0f + 0x1p-8f) == 0x3f80 && rkv_bf16_to_f32(0x4049) == 3.140625f,
+          "bf16");
 }
 
 static void check_mem(void)
@@ -74,7 +75,8 @@ static void check_mem(void)
     rkv_mem_free(first);
     uint64_t total = 0;
     const uint64_t left = rkv_mem_available(&total);
-    CHECK(left > 0 && left <= total, "%llu of %llu", (unsigned long long)left, (unsigned long long)total);
+    CHECK(left > 0 && left <= total, "%llu of %llu", (unsigned long long)left,
+          (unsigned long long)total);
     CHECK(rkv_thread_available() >= 1 && rkv_thread_count(3) >= 1, "threads");
 }
 
@@ -104,7 +106,8 @@ static void check_json(void)
     deep[399] = ']';
     cJSON *t = NULL;
     rkv_error e = {0};
-    CHECK(rkv_json_parse(&t, deep, 400, "x", &e) == RKV_E_FORMAT && strstr(e.text, "nested"), "%s", e.text);
+    CHECK(rkv_json_parse(&t, deep, 400, "x", &e) == RKV_E_FORMAT && strstr(e.text, "nested"), "%s",
+          e.text);
 
     const char *ok = " {\"n\": 3, \"s\": \"x\", \"ids\": [0, 5, 9], \"f\": 1.5} \n";
     CHECK(!rkv_json_parse(&t, ok, strlen(ok), "x", &e), "%s", e.text);
@@ -114,13 +117,15 @@ static void check_json(void)
     CHECK(!rkv_json_int(&n, t, "n", 0, 9, "x", &e) && n == 3, "%s", e.text);
     CHECK(rkv_json_int(&n, t, "n", 4, 9, "x", &e) == RKV_E_FORMAT, "range");
     CHECK(rkv_json_int(&n, t, "f", 0, 9, "x", &e) == RKV_E_FORMAT, "whole number");
-    CHECK(rkv_json_int(&n, t, "none", 0, 9, "x", &e) == RKV_E_FORMAT && strstr(e.text, "missing"), "missing");
+    CHECK(rkv_json_int(&n, t, "none", 0, 9, "x", &e) == RKV_E_FORMAT && strstr(e.text, "missing"),
+          "missing");
     CHECK(!rkv_json_number(&f, t, "f", 0, 9, "x", &e) && f == 1.5, "%s", e.text);
     CHECK(!rkv_json_string(&s, t, "s", "x", &e) && !strcmp(s, "x"), "%s", e.text);
     const cJSON *a = NULL;
     int32_t *ids = NULL;
     size_t n_id = 0;
-    CHECK(!rkv_json_array(&a, t, "ids", "x", &e) && !rkv_json_ids(&ids, &n_id, a, 10, "x", &e), "%s", e.text);
+    CHECK(!rkv_json_array(&a, t, "ids", "x", &e) && !rkv_json_ids(&ids, &n_id, a, 10, "x", &e),
+          "%s", e.text);
     CHECK(n_id == 3 && ids[2] == 9, "ids");
     rkv_mem_free(ids);
     CHECK(rkv_json_ids(&ids, &n_id, a, 9, "x", &e) == RKV_E_FORMAT, "9 is out of range");
@@ -131,8 +136,10 @@ static void check_text(void)
 {
     rkv_text t = {0};
     rkv_text_json(&t, "a\"\\\n\x01\xff\xc3\xa9\xed\xa0\x80", 11);
-    CHECK(!strcmp(t.data, "\"a\\\"\\\\\\n\\u0001\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""),
-          "%s", t.data);
+    CHECK(
+        !strcmp(t.data,
+                "\"a\\\"\\\\\\n\\u0001\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""),
+        "%s", t.data);
     rkv_text_free(&t);
     const double some[] = {0.1, 1.0 / 3.0, 1e-300, 12345678901234567.0, -0.0, 5e-324};
     for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
@@ -155,7 +162,8 @@ static void check_text(void)
     close(fd);
     size_t n = 0;
     CHECK(!rkv_file_replace(path, "hello", 5, &e), "%s", e.text);
-    CHECK(!rkv_json_read_file(&back, &n, path, 100, &e) && n == 5 && !strcmp(back, "hello"), "%s", e.text);
+    CHECK(!rkv_json_read_file(&back, &n, path, 100, &e) && n == 5 && !strcmp(back, "hello"), "%s",
+          e.text);
     rkv_mem_free(back);
     CHECK(rkv_json_read_file(&back, &n, path, 4, &e) == RKV_E_FORMAT, "too large");
     CHECK(rkv_json_read_file(&back, &n, "/dev/zero", 4, &e) == RKV_E_IO, "not a regular file");

@@ -74,8 +74,8 @@ static double furthest(const float *a, const float *b, size_t n)
     return most;
 }
 
-/* The result depends neither on threads, nor on the chunk, nor on a cut of the prompt, nor on a budget
- * that takes everything. */
+/* The result depends neither on threads, nor on the chunk, nor on a cut of the prompt, nor on a
+ * budget that takes everything. */
 static void check_same_bits(const rkv_model *m, const rkv_session_options *base, const run *want)
 {
     rkv_error e = {0};
@@ -142,8 +142,8 @@ static void check_score(const rkv_model *m, const rkv_session_options *base, run
     rkv_session_free(s);
 }
 
-/* Kept sets: exact totals, the window inside, ascending; the same whether the prompt was compressed on the
- * way or afterwards; and decoding after either gives the same bits. */
+/* Kept sets: exact totals, the window inside, ascending; the same whether the prompt was compressed
+ * on the way or afterwards; and decoding after either gives the same bits. */
 static void check_compression(const rkv_model *m, const rkv_session_options *base)
 {
     rkv_error e = {0};
@@ -178,14 +178,17 @@ static void check_compression(const rkv_model *m, const rkv_session_options *bas
         }
     CHECK(wrong == 0, "%d faults in the kept sets", wrong);
     const rkv_kv_info kv = rkv_session_kv_info(a);
-    CHECK(kv.n_kept == (int64_t)(N / 5) * (info->n_layer - info->n_layer_sliding) && kv.cap == N / 5, "total");
+    CHECK(kv.n_kept == (int64_t)(N / 5) * (info->n_layer - info->n_layer_sliding) &&
+              kv.cap == N / 5,
+          "total");
     CHECK(n_sliding == info->n_layer_sliding * info->n_kv_head, "sliding layers");
     CHECK(kv.bytes < kv.bytes_full, "%llu of %llu bytes", (unsigned long long)kv.bytes,
           (unsigned long long)kv.bytes_full);
     CHECK(rkv_session_compress(c, &policy, &e) == RKV_E_ARG, "compressed twice");
     run ra = finish(a, m), rc = finish(c, m), rb = finish(b, m);
     CHECK(same(&ra, &rc), "compressed on the way or afterwards");
-    CHECK(!memcmp(ra.logits, rb.logits, (size_t)ra.n_vocab * sizeof(float)), "first logits come from the full cache");
+    CHECK(!memcmp(ra.logits, rb.logits, (size_t)ra.n_vocab * sizeof(float)),
+          "first logits come from the full cache");
     CHECK(!same(&ra, &rb), "a fifth of the cache changes later logits");
     free(ra.logits);
     free(rb.logits);
@@ -213,7 +216,8 @@ static void check_rollback(const rkv_model *m, const rkv_session_options *base, 
     left = 1000;
     must(rkv_session_prefill(s, ids, 200, &e), &e);
     left = 2;
-    CHECK(rkv_session_prefill(s, ids + 200, N - 200, &e) == RKV_E_CANCELLED && rkv_session_n_past(s) == 200,
+    CHECK(rkv_session_prefill(s, ids + 200, N - 200, &e) == RKV_E_CANCELLED &&
+              rkv_session_n_past(s) == 200,
           "second: %s", e.text);
     left = 1000;
     must(rkv_session_prefill(s, ids + 200, N - 200, &e), &e);
@@ -230,11 +234,14 @@ static void check_refusals(const rkv_model *m)
     rkv_session *s = make(m, &o);
     const int32_t negative[] = {1, -1}, large[] = {rkv_model_get_info(m)->n_vocab};
     CHECK(rkv_session_prefill(s, ids, 0, &e) == RKV_E_ARG && strstr(e.text, "empty"), "%s", e.text);
-    CHECK(rkv_session_prefill(s, ids, 11, &e) == RKV_E_ARG && strstr(e.text, "context of 10"), "%s", e.text);
-    CHECK(rkv_session_prefill(s, negative, 2, &e) == RKV_E_ARG && strstr(e.text, "#1 is -1"), "%s", e.text);
+    CHECK(rkv_session_prefill(s, ids, 11, &e) == RKV_E_ARG && strstr(e.text, "context of 10"), "%s",
+          e.text);
+    CHECK(rkv_session_prefill(s, negative, 2, &e) == RKV_E_ARG && strstr(e.text, "#1 is -1"), "%s",
+          e.text);
     CHECK(rkv_session_prefill(s, large, 1, &e) == RKV_E_ARG, "%s", e.text);
     must(rkv_session_prefill(s, ids, 10, &e), &e);
-    CHECK(rkv_session_decode(s, 1, &e) == RKV_E_ARG && strstr(e.text, "context of 10"), "%s", e.text);
+    CHECK(rkv_session_decode(s, 1, &e) == RKV_E_ARG && strstr(e.text, "context of 10"), "%s",
+          e.text);
     rkv_session_free(s);
     static const struct {
         int n_ctx, n_thread, n_chunk;
@@ -253,7 +260,8 @@ static void check_refusals(const rkv_model *m)
     o = rkv_session_options_default();
     must(rkv_policy_set_name(&o.policy, "ripple", &e), &e);
     must(rkv_policy_set_budget(&o.policy, "20%", &e), &e);
-    CHECK(rkv_session_create(&s, m, &o, &e) == RKV_E_ARG && strstr(e.text, "profile"), "%s", e.text);
+    CHECK(rkv_session_create(&s, m, &o, &e) == RKV_E_ARG && strstr(e.text, "profile"), "%s",
+          e.text);
     must(rkv_policy_set_name(&o.policy, "snapkv", &e), &e);
     must(rkv_policy_set_budget(&o.policy, "35", &e), &e);
     s = make(m, &o);
@@ -285,7 +293,8 @@ static void check_short(const rkv_model *m)
     }
 }
 
-/* Every allocation fails once, in loading, prefill with compression, decode and fork; nothing leaks. */
+/* Every allocation fails once, in loading, prefill with compression, decode and fork; nothing
+ * leaks. */
 static void check_no_memory(const tiny_options *t)
 {
     rkv_error e = {0};

@@ -1,35 +1,15 @@
 /* The GGUF reader on good files: versions, value types, getters, tensors, shards, real files. What
  * is refused is in check_gguf_bad.c. */
 #include "config.h"
-#include "check.h"
 
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "scratch.h"
 #include "tiny/gguf_walk.h"
 #include "tiny/gguf_write.h"
-
-static const char *dir;
-
-static const char *file_path(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-static void write_file(const char *name, const gguf_writer *w)
-{
-    rkv_text t = {0};
-    gguf_file(w, &t);
-    FILE *f = fopen(file_path(name), "wb");
-    CHECK(f && !t.bad && fwrite(t.data, 1, t.n, f) == t.n, "cannot write %s", name);
-    if (f)
-        fclose(f);
-    rkv_text_free(&t);
-}
 
 /* One key of every type, plain and as an array of two. */
 static void put_every_type(gguf_writer *w)
@@ -233,9 +213,9 @@ static void check_file(uint32_t version, uint64_t alignment)
     rkv_gguf_close(g);
     rkv_text_free(&t);
 
-    write_file("good.gguf", &w);
+    CHECK(gguf_save(&w, scratch_path("good.gguf")), "cannot write");
     g = NULL;
-    CHECK(!rkv_gguf_open(&g, file_path("good.gguf"), &e), "%s", e.text);
+    CHECK(!rkv_gguf_open(&g, scratch_path("good.gguf"), &e), "%s", e.text);
     if (g)
         check_tensors(g, alignment);
     rkv_gguf_close(g);
@@ -257,39 +237,39 @@ static void check_shards(void)
             gguf_key_u32(&w, "only.here", 1);
         for (int i = 0; i < 2 && tensor[k][i]; i++)
             gguf_tensor(&w, tensor[k][i], 0, 1, dims, 32);
-        write_file(name[k], &w);
+        CHECK(gguf_save(&w, scratch_path(name[k])), "cannot write");
         gguf_writer_free(&w);
     }
     rkv_gguf *g = NULL;
     rkv_error e = {0};
-    CHECK(!rkv_gguf_open(&g, file_path(name[0]), &e), "%s", e.text);
+    CHECK(!rkv_gguf_open(&g, scratch_path(name[0]), &e), "%s", e.text);
     if (g) {
         const rkv_tensor *a = rkv_gguf_tensor(g, "a"), *c = rkv_gguf_tensor(g, "c");
         CHECK(rkv_gguf_n_tensor(g) == 3 && a && c && c->bytes == 32, "tensors");
         CHECK(!memcmp(a->data, rkv_gguf_tensor(g, "b")->data, 32), "first of their shards");
         CHECK(!rkv_gguf_has(g, "only.here"), "keys are those of the first shard");
-        CHECK(!strcmp(rkv_gguf_path(g), file_path(name[0])), "%s", rkv_gguf_path(g));
+        CHECK(!strcmp(rkv_gguf_path(g), scratch_path(name[0])), "%s", rkv_gguf_path(g));
         CHECK(rkv_gguf_file_bytes(g) > 3 * 100, "%llu", (unsigned long long)rkv_gguf_file_bytes(g));
     }
     rkv_gguf_close(g);
     for (int k = 1; k < 3; k++) {
-        CHECK(rkv_gguf_open(&g, file_path(name[k]), &e) == RKV_E_FORMAT &&
+        CHECK(rkv_gguf_open(&g, scratch_path(name[k]), &e) == RKV_E_FORMAT &&
                   strstr(e.text, "the first one") && strstr(e.text, "-00001-of-00003.gguf"),
               "%s", e.text);
     }
     char here[256];
-    CHECK(getcwd(here, sizeof here) && !chdir(dir), "chdir");
+    CHECK(getcwd(here, sizeof here) && !chdir(scratch_dir), "chdir");
     g = NULL;                                   /* a name without a folder, and one that climbs */
     CHECK(!rkv_gguf_open(&g, name[0], &e), "%s", e.text);
     rkv_gguf_close(g);
     char climbing[600];
-    snprintf(climbing, sizeof climbing, "../%s/./%s", strrchr(dir, '/') + 1, name[0]);
+    snprintf(climbing, sizeof climbing, "../%s/./%s", strrchr(scratch_dir, '/') + 1, name[0]);
     g = NULL;
     CHECK(!rkv_gguf_open(&g, climbing, &e), "%s", e.text);
     rkv_gguf_close(g);
     CHECK(!chdir(here), "chdir");
     for (int k = 0; k < 3; k++)
-        unlink(file_path(name[k]));
+        unlink(scratch_path(name[k]));
 }
 
 static void check_tensor_bytes(void)
@@ -337,8 +317,8 @@ static void check_many(void)
     CHECK(!rkv_gguf_open_memory(&g, data, n_head + w.data_bytes, "x.gguf", &e), "%s", e.text);
     int64_t v = -1;
     if (g) {
-        CHECK(!rkv_gguf_int(g, "a.rather.long.prefix.of.a.key.7919", 0, N_KEY, &v, &e) && v == 1, "%s",
-              e.text);
+        CHECK(!rkv_gguf_int(g, "a.rather.long.prefix.of.a.key.7919", 0, N_KEY, &v, &e) && v == 1,
+              "%s", e.text);
         const rkv_tensor *last = rkv_gguf_tensor(g, "blk.199999.weight");
         CHECK(last && last == rkv_gguf_tensor_at(g, N_TENSOR - 1), "the last tensor");
     }
@@ -382,10 +362,7 @@ static void check_real(void)
 
 int main(void)
 {
-    char folder[] = "/tmp/rkv-gguf-XXXXXX";
-    dir = mkdtemp(folder);
-    CHECK(dir, "mkdtemp");
-    if (!dir)
+    if (!scratch_make())
         return check_end("gguf");
     const uint64_t before = rkv_mem_current();
     check_file(3, 32);
@@ -400,7 +377,7 @@ int main(void)
     rkv_gguf_close(NULL);
     CHECK(rkv_mem_current() == before, "%llu bytes leaked",
           (unsigned long long)(rkv_mem_current() - before));
-    unlink(file_path("good.gguf"));
-    rmdir(dir);
+    unlink(scratch_path("good.gguf"));
+    scratch_remove();
     return check_end("gguf");
 }

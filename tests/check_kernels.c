@@ -1,6 +1,7 @@
 /* Every kernel of kernels.def against its reference, at every tier that this CPU has.
  * check_kernels [--seed N] [--kernel PATTERN] [--case I] [--cases N] [--list]
- * PATTERN is a shell pattern of kernel names; --cases runs at most N cases per kernel, evenly chosen. */
+ * PATTERN is a shell pattern of kernel names; --cases runs at most N cases per kernel, evenly
+ * chosen. */
 #include "config.h"
 #include "check.h"
 
@@ -15,8 +16,9 @@
 #include "kernels/run.h"
 
 static const kernel_row rows[] = {
-#define RKV_KERNEL(op, dt, isa) \
-    {"rkv_" #op "_" #dt "_" #isa, #op, #isa, RKV_DT_##dt, RKV_ISA_##isa, (kernel_fn)rkv_##op##_##dt##_##isa},
+#define RKV_KERNEL(op, dt, isa)                                                                    \
+    {"rkv_" #op "_" #dt "_" #isa,       #op, #isa, RKV_DT_##dt, RKV_ISA_##isa,                     \
+     (kernel_fn)rkv_##op##_##dt##_##isa},
 #include "kernels.def"
 #undef RKV_KERNEL
 };
@@ -59,9 +61,10 @@ static void check_row(int i, uint32_t have, const run_options *o)
     const kernel_row *k = &rows[i];
     const op_driver *d = run_driver(k->op);
     const kernel_fn ref = reference(k);
-    const char *trouble = !d ? "its op has no driver in tests/kernels"
-                          : !ref ? "there is no reference"
-                          : !in_order(i) ? "its row comes after one of a stronger or equal tier" : NULL;
+    const char *trouble = !d             ? "its op has no driver in tests/kernels"
+                          : !ref         ? "there is no reference"
+                          : !in_order(i) ? "its row comes after one of a stronger or equal tier"
+                                         : NULL;
     if (trouble) {
         CHECK(!trouble, "%s: %s", k->name, trouble);
         return;
@@ -80,7 +83,8 @@ static void check_row(int i, uint32_t have, const run_options *o)
 
 static int usage(void)
 {
-    fputs("usage: check_kernels [--seed N] [--kernel PATTERN] [--case I] [--cases N] [--list]\n", stderr);
+    fputs("usage: check_kernels [--seed N] [--kernel PATTERN] [--case I] [--cases N] [--list]\n",
+          stderr);
     return 2;
 }
 
@@ -115,7 +119,8 @@ int main(int argc, char **argv)
         if (fnmatch(pattern, rows[i].name, 0))
             continue;
         if (list)
-            printf("%s%s\n", rows[i].name, (have & rows[i].isa) == rows[i].isa ? "" : " (not on this CPU)");
+            printf("%s%s\n", rows[i].name,
+                   (have & rows[i].isa) == rows[i].isa ? "" : " (not on this CPU)");
         else
             check_row(i, have, &o);
         fflush(stdout);

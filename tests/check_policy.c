@@ -21,8 +21,13 @@ static uint64_t draw(uint64_t n)
 
 static rkv_profile *made_profile(int n_layer, const double *s)
 {
-    const rkv_model_info info = {.path = "made", .name = "made", .arch = "llama", .quantization = "f32",
-                                 .fingerprint = "0000000000000000", .tier = "ref", .n_layer = n_layer};
+    const rkv_model_info info = {.path = "made",
+                                 .name = "made",
+                                 .arch = "llama",
+                                 .quantization = "f32",
+                                 .fingerprint = "0000000000000000",
+                                 .tier = "ref",
+                                 .n_layer = n_layer};
     rkv_profile *p = NULL;
     rkv_error e;
     if (rkv_profile_create(&p, &info, &e))
@@ -44,11 +49,13 @@ static void check_names(void)
     CHECK(!rkv_policy_set_name(&p, "ripple", &e) && !strcmp(p.selector, "snapkv") &&
           !strcmp(p.allocator, "ripple"), "ripple");
     CHECK(!rkv_policy_set_name(&p, "full:uniform", &e) && !strcmp(p.selector, "full"), "pair");
-    CHECK(!rkv_policy_set_name(&p, "snapkv\xc3\x97ripple", &e) && !strcmp(p.allocator, "ripple"), "times");
+    CHECK(!rkv_policy_set_name(&p, "snapkv\xc3\x97ripple", &e) && !strcmp(p.allocator, "ripple"),
+          "times");
     CHECK(!rkv_policy_set_name(&p, "snapkvxuniform", &e) && !strcmp(p.allocator, "uniform"), "x");
     const char *const wrong[] = {"", ":", "snap", "snapkv:", ":ripple", "ripple:snapkv", "x"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        CHECK(rkv_policy_set_name(&p, wrong[i], &e) == RKV_E_ARG && strstr(e.text, "snapkv"), "'%s'", wrong[i]);
+        CHECK(rkv_policy_set_name(&p, wrong[i], &e) == RKV_E_ARG && strstr(e.text, "snapkv"),
+              "'%s'", wrong[i]);
 }
 
 static void check_budget_text(void)
@@ -58,27 +65,45 @@ static void check_budget_text(void)
         rkv_budget_kind kind;
         double value;
     } good[] = {
-        {"20%", RKV_BUDGET_SHARE, 0.2}, {"12.5%", RKV_BUDGET_SHARE, 0.125}, {"100%", RKV_BUDGET_SHARE, 1.0},
-        {"4096", RKV_BUDGET_TOKENS, 4096}, {"512M", RKV_BUDGET_BYTES, 536870912.0},
-        {"1.5g", RKV_BUDGET_BYTES, 1610612736.0}, {"64k", RKV_BUDGET_BYTES, 65536.0},
+        {"20%", RKV_BUDGET_SHARE, 0.2},          {"12.5%", RKV_BUDGET_SHARE, 0.125},
+        {"100%", RKV_BUDGET_SHARE, 1.0},         {"4096", RKV_BUDGET_TOKENS, 4096},
+        {"512M", RKV_BUDGET_BYTES, 536870912.0}, {"1.5g", RKV_BUDGET_BYTES, 1610612736.0},
+        {"64k", RKV_BUDGET_BYTES, 65536.0},
     };
-    static const char *const bad[] = {"", "%", "0%", "0", "101%", "-5%", "1e3", "0x10", "inf", "nan", "5 %",
-                                      "5%%", "1,5%", "12T", "1..5%", "20% ", "99999999999999999999"};
+    static const char *const bad[] = {"",
+                                      "%",
+                                      "0%",
+                                      "0",
+                                      "101%",
+                                      "-5%",
+                                      "1e3",
+                                      "0x10",
+                                      "inf",
+                                      "nan",
+                                      "5 %",
+                                      "5%%",
+                                      "1,5%",
+                                      "12T",
+                                      "1..5%",
+                                      "20% ",
+                                      "99999999999999999999"};
     rkv_error e = {0};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         rkv_policy p = rkv_policy_default();
         CHECK(!rkv_policy_set_budget(&p, good[i].text, &e) && p.budget_kind == good[i].kind &&
-              fabs(p.budget - good[i].value) < 1e-12 * good[i].value, "%s: %s", good[i].text, e.text);
+                  fabs(p.budget - good[i].value) < 1e-12 * good[i].value,
+              "%s: %s", good[i].text, e.text);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rkv_policy p = rkv_policy_default();
-        CHECK(rkv_policy_set_budget(&p, bad[i], &e) == RKV_E_ARG && e.text[0], "'%s' passes", bad[i]);
+        CHECK(rkv_policy_set_budget(&p, bad[i], &e) == RKV_E_ARG && e.text[0], "'%s' passes",
+              bad[i]);
     }
 }
 
-/* Totals, floors and ceilings over random cases; growth when the budget grows. Largest remainder may, on
- * rare constellations, take back one token while the total grows (the Alabama paradox of apportionment);
- * the real-valued shares never shrink. Both facts are checked. */
+/* Totals, floors and ceilings over random cases; growth when the budget grows. Largest remainder
+ * may, on rare constellations, take back one token while the total grows (the Alabama paradox of
+ * apportionment); the real-valued shares never shrink. Both facts are checked. */
 static void check_divide(void)
 {
     enum { MAX = 64 };
@@ -110,7 +135,8 @@ static void check_divide(void)
     double w[] = {1, 1, 1}, real[3];
     int b[3];
     rkv_divide(b, w, 3, 11, 1, 10, 0.0, real);
-    CHECK(b[0] == 4 && b[1] == 4 && b[2] == 3, "ties to the lower unit: %d %d %d", b[0], b[1], b[2]);
+    CHECK(b[0] == 4 && b[1] == 4 && b[2] == 3, "ties to the lower unit: %d %d %d", b[0], b[1],
+          b[2]);
     double steep[] = {1000, 1, 1};
     rkv_divide(b, steep, 3, 60, 10, 30, 0.0, real);
     CHECK(b[0] == 30 && b[1] == 15 && b[2] == 15, "water-filling: %d %d %d", b[0], b[1], b[2]);
@@ -125,16 +151,18 @@ static void check_ripple(void)
     rkv_policy p = rkv_policy_default();
     rkv_error e = {0};
     int b[4], cap;
-    CHECK(!rkv_policy_set_name(&p, "ripple", &e) && !rkv_policy_set_budget(&p, "70%", &e), "%s", e.text);
-    CHECK(rkv_budget_layers(b, &cap, &p, 4, skip, 1000, 0, &e) == RKV_E_ARG && strstr(e.text, "profile"),
+    CHECK(!rkv_policy_set_name(&p, "ripple", &e) && !rkv_policy_set_budget(&p, "70%", &e), "%s",
+          e.text);
+    CHECK(rkv_budget_layers(b, &cap, &p, 4, skip, 1000, 0, &e) == RKV_E_ARG &&
+              strstr(e.text, "profile"),
           "no profile: %s", e.text);
     p.profile = profile;
     p.ratio = 4.0;
     p.gamma = 4.0;
     p.budget = 0.21;
     CHECK(!rkv_budget_layers(b, &cap, &p, 4, skip, 1000, 0, &e), "%s", e.text);
-    CHECK(cap == 210 && b[0] == 90 && b[1] == 1000 && b[2] == 180 && b[3] == 360, "%d %d %d %d", b[0], b[1],
-          b[2], b[3]);
+    CHECK(cap == 210 && b[0] == 90 && b[1] == 1000 && b[2] == 180 && b[3] == 360, "%d %d %d %d",
+          b[0], b[1], b[2], b[3]);
     p.gamma = 2.0;              /* clipped to 1, 2, 2 */
     CHECK(!rkv_budget_layers(b, &cap, &p, 4, skip, 1000, 0, &e), "%s", e.text);
     CHECK(b[0] == 126 && b[2] == 252 && b[3] == 252, "%d %d %d", b[0], b[2], b[3]);
@@ -150,9 +178,10 @@ static void check_caps(void)
         const char *budget;
         int n, cap;             /* cap 0: refused */
     } cases[] = {
-        {"10%", 1000, 100}, {"10%", 1004, 100}, {"10%", 1005, 101}, {"100%", 1000, 1000}, {"99.99%", 1000, 1000},
-        {"36", 1000, 36}, {"35", 1000, 0}, {"5000", 1000, 1000}, {"10%", 359, 36}, {"10%", 354, 0},
-        {"1%", 30, 30}, {"1%", 36, 36}, {"1%", 37, 0}, {"256k", 1000, 64}, {"100k", 1000, 0}, {"1g", 1000, 1000},
+        {"10%", 1000, 100},     {"10%", 1004, 100}, {"10%", 1005, 101}, {"100%", 1000, 1000},
+        {"99.99%", 1000, 1000}, {"36", 1000, 36},   {"35", 1000, 0},    {"5000", 1000, 1000},
+        {"10%", 359, 36},       {"10%", 354, 0},    {"1%", 30, 30},     {"1%", 36, 36},
+        {"1%", 37, 0},          {"256k", 1000, 64}, {"100k", 1000, 0},  {"1g", 1000, 1000},
     };
     rkv_error e = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -161,9 +190,10 @@ static void check_caps(void)
         rkv_policy_set_name(&p, "snapkv", &e);
         rkv_policy_set_budget(&p, cases[i].budget, &e);
         const rkv_status s = rkv_budget_layers(b, &cap, &p, 8, NULL, cases[i].n, 512.0, &e);
-        CHECK(s == (cases[i].cap ? RKV_OK : RKV_E_ARG), "%s of %d: %s", cases[i].budget, cases[i].n, e.text);
-        CHECK(!cases[i].cap || (cap == cases[i].cap && b[0] == cap && b[7] == cap), "%s of %d gives %d",
-              cases[i].budget, cases[i].n, cap);
+        CHECK(s == (cases[i].cap ? RKV_OK : RKV_E_ARG), "%s of %d: %s", cases[i].budget, cases[i].n,
+              e.text);
+        CHECK(!cases[i].cap || (cap == cases[i].cap && b[0] == cap && b[7] == cap),
+              "%s of %d gives %d", cases[i].budget, cases[i].n, cap);
         CHECK(cases[i].cap || strstr(e.text, "floor of 36"), "%s", e.text);
     }
     rkv_policy p = rkv_policy_default();
@@ -171,8 +201,9 @@ static void check_caps(void)
     rkv_policy_set_budget(&p, "10%", &e);
     p.pool_kernel = 4;
     int b[1];
-    CHECK(rkv_budget_layers(b, NULL, &p, 1, NULL, 1000, 0, &e) == RKV_E_ARG && strstr(e.text, "odd"), "%s",
-          e.text);
+    CHECK(rkv_budget_layers(b, NULL, &p, 1, NULL, 1000, 0, &e) == RKV_E_ARG &&
+              strstr(e.text, "odd"),
+          "%s", e.text);
 }
 
 /* ---- selection ---- */
@@ -184,8 +215,8 @@ static void check_pooling(void)
     rkv_pool_max(y, x, 5, 3);
     CHECK(y[0] == 5 && y[1] == 5 && y[2] == 5 && y[3] == 3 && y[4] == 3, "max");
     rkv_pool_mean(y, x, 5, 3);
-    CHECK(y[0] == 2 && y[1] == 8.0f / 3 && y[4] == 1, "mean with zero padding: %g %g %g", (double)y[0],
-          (double)y[1], (double)y[4]);
+    CHECK(y[0] == 2 && y[1] == 8.0f / 3 && y[4] == 1, "mean with zero padding: %g %g %g",
+          (double)y[0], (double)y[1], (double)y[4]);
     rkv_pool_max(y, x, 5, 99);
     CHECK(y[0] == 5 && y[4] == 5, "kernel wider than the row");
     rkv_pool_max(y, x, 5, 1);
@@ -237,7 +268,8 @@ static void check_keep_best(void)
     CHECK(wrong == 0, "%d selections differ from a sort", wrong);
     const float special[] = {NAN, -INFINITY, -0.0f, 0.0f, INFINITY, 1.0f};
     rkv_keep_best(keep, special, 7, 1, 4, work);
-    CHECK(keep[0] == 2 && keep[1] == 4 && keep[2] == 5 && keep[3] == 6, "%d %d %d", keep[0], keep[1], keep[2]);
+    CHECK(keep[0] == 2 && keep[1] == 4 && keep[2] == 5 && keep[3] == 6, "%d %d %d", keep[0],
+          keep[1], keep[2]);
 }
 
 static void check_profile_file(void)
@@ -251,8 +283,10 @@ static void check_profile_file(void)
     CHECK(!rkv_profile_print(p, &text, &n, &e), "%s", e.text);
     CHECK(!rkv_profile_parse(&back, text, n, "p.json", &e), "%s", e.text);
     CHECK(back && rkv_profile_n_layer(back) == 3 && rkv_profile_sensitivity(back, 0) == 0.1 &&
-          isnan(rkv_profile_sensitivity(back, 1)) && rkv_profile_sensitivity(back, 2) == 1.0 / 3.0 &&
-          isnan(rkv_profile_sensitivity(back, 3)) && isnan(rkv_profile_sensitivity(back, -1)), "round trip");
+              isnan(rkv_profile_sensitivity(back, 1)) &&
+              rkv_profile_sensitivity(back, 2) == 1.0 / 3.0 &&
+              isnan(rkv_profile_sensitivity(back, 3)) && isnan(rkv_profile_sensitivity(back, -1)),
+          "round trip");
     char *again = NULL;
     size_t n_again = 0;
     CHECK(!rkv_profile_print(back, &again, &n_again, &e) && n == n_again && !memcmp(text, again, n),
@@ -260,7 +294,8 @@ static void check_profile_file(void)
     rkv_mem_free(again);
     rkv_profile_free(back);
     int passed = 0;
-    for (size_t cut = 0; cut + 2 < n; cut++) {  /* every prefix but the one without the last newline */
+    for (size_t cut = 0; cut + 2 < n;
+         cut++) { /* every prefix but the one without the last newline */
         back = NULL;
         passed += rkv_profile_parse(&back, text, cut, "p.json", &e) != RKV_E_FORMAT;
         rkv_profile_free(back);

@@ -1,5 +1,5 @@
-/* The one-pass sweep against the slow way: perturb one layer's Values in the cache, run everything above
- * it again, compare the distributions. */
+/* The one-pass sweep against the slow way: perturb one layer's Values in the cache, run everything
+ * above it again, compare the distributions. */
 #include "config.h"
 #include "made.h"
 
@@ -20,7 +20,8 @@ typedef struct rows {
 static int collect(void *ctx, int64_t i0, int n_row, const float *logits)
 {
     const rows *r = ctx;
-    memcpy(r->logits + (size_t)i0 * (size_t)r->n_vocab, logits, (size_t)n_row * (size_t)r->n_vocab * sizeof *logits);
+    memcpy(r->logits + (size_t)i0 * (size_t)r->n_vocab, logits,
+           (size_t)n_row * (size_t)r->n_vocab * sizeof *logits);
     return 0;
 }
 
@@ -32,7 +33,8 @@ static void must(rkv_status s, const rkv_error *e)
     }
 }
 
-/* Overwrites the Values of one layer by what METHOD section 7 prescribes, in the order of its formula. */
+/* Overwrites the Values of one layer by what METHOD section 7 prescribes, in the order of its
+ * formula. */
 static void perturb(rkv_session *s, int example, int seed, int l)
 {
     const uint64_t key = rkv_noise_key((uint64_t)example, (uint64_t)seed, (uint64_t)l);
@@ -45,14 +47,16 @@ static void perturb(rkv_session *s, int example, int seed, int l)
                 square += (double)v[i] * (double)v[i];
             for (int i = 0; i < d; i++) {
                 double eps;
-                rkv_noise_normal(&eps, key, ((uint64_t)h * N + (uint64_t)t) * (uint64_t)d + (uint64_t)i, 1);
+                rkv_noise_normal(&eps, key,
+                                 ((uint64_t)h * N + (uint64_t)t) * (uint64_t)d + (uint64_t)i, 1);
                 v[i] = (float)((double)v[i] + noise * sqrt(square) / sqrt(d) * eps);
             }
         }
 }
 
 /* Mean KL over the response rows, layer l perturbed, by a forward over all layers. */
-static double slow(const rkv_session *prompt, const rows *ref, const int32_t *fed, int example, int seed, int l)
+static double slow(const rkv_session *prompt, const rows *ref, const int32_t *fed, int example,
+                   int seed, int l)
 {
     rkv_error e = {0};
     rkv_session *s;
@@ -69,7 +73,8 @@ static double slow(const rkv_session *prompt, const rows *ref, const int32_t *fe
     return sum / T;
 }
 
-static rkv_session *prompt_session(const rkv_model *m, const char *kv_type, int n_thread, const int32_t *ids)
+static rkv_session *prompt_session(const rkv_model *m, const char *kv_type, int n_thread,
+                                   const int32_t *ids)
 {
     rkv_error e = {0};
     rkv_session *s;
@@ -141,7 +146,8 @@ static void check_kl(void)
     rkv_kl_stream *s;
     for (int i = 0; i < ROWS; i++)
         for (int c = 0; c < COLS; c++)
-            x[i][c] = (float)(6.0 * sin(0.37 * c * (i % REF + 1)) + 0.02 * i * cos(1.7 * c + i) + (c == 400 ? 9 : 0));
+            x[i][c] = (float)(6.0 * sin(0.37 * c * (i % REF + 1)) + 0.02 * i * cos(1.7 * c + i) +
+                              (c == 400 ? 9 : 0));
     must(rkv_kl_create(&s, REF, ROWS, 200, 2, &e), &e);
     for (int c0 = 0; c0 < COLS; c0 += 200)
         rkv_kl_add(s, &x[0][c0], COLS - c0 < 200 ? COLS - c0 : 200, COLS);
@@ -149,7 +155,8 @@ static void check_kl(void)
     rkv_kl_free(s);
     for (int r = REF; r < ROWS; r++) {
         const double want = rkv_logits_kl(x[r % REF], x[r], COLS);
-        CHECK(fabs(kl[r - REF] - want) < 1e-12 && want > 1e-6, "row %d: %g, expected %g", r, kl[r - REF], want);
+        CHECK(fabs(kl[r - REF] - want) < 1e-12 && want > 1e-6, "row %d: %g, expected %g", r,
+              kl[r - REF], want);
     }
     CHECK(rkv_logits_kl(x[0], x[0], COLS) == 0.0, "KL of a row with itself");
 }

@@ -1,7 +1,6 @@
 /* Made models: same bytes for the same options, keys and tensors of each family, values' deviation,
  * consistent vocabularies. */
 #include "config.h"
-#include "check.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,17 +9,9 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "file/gguf.h"
+#include "scratch.h"
 #include "tiny/model.h"
 #include "tiny/weights.h"
-
-static const char *dir;
-
-static const char *file_path(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
 
 static uint64_t file_hash(const char *path)
 {
@@ -39,8 +30,8 @@ static rkv_gguf *make(const tiny_options *o, const char *name)
 {
     rkv_error e = {0};
     rkv_gguf *g = NULL;
-    CHECK(!tiny_write(o, file_path(name), &e), "%s", e.text);
-    CHECK(!rkv_gguf_open(&g, file_path(name), &e), "%s", e.text);
+    CHECK(!tiny_write(o, scratch_path(name), &e), "%s", e.text);
+    CHECK(!rkv_gguf_open(&g, scratch_path(name), &e), "%s", e.text);
     return g;
 }
 
@@ -52,15 +43,15 @@ static void check_deterministic(void)
     for (int i = 0; i < 4; i++) {
         o.seed = i == 2 ? 2 : 1;
         o.type = i == 3 ? "all" : "q4_0";
-        CHECK(!tiny_write(&o, file_path("h.gguf"), &e), "%s", e.text);
-        h[i] = file_hash(file_path("h.gguf"));
+        CHECK(!tiny_write(&o, scratch_path("h.gguf"), &e), "%s", e.text);
+        h[i] = file_hash(scratch_path("h.gguf"));
     }
     CHECK(h[0] == h[1], "two runs differ");
     CHECK(h[0] != h[2] && h[0] != h[3], "seed or type makes no difference");
     /* One pinned: machines and compilers agree. A change of what is written changes it. */
     CHECK(h[0] == UINT64_C(0x320e856dc56c92e5), "this machine makes another file: %#llx",
           (unsigned long long)h[0]);
-    unlink(file_path("h.gguf"));
+    unlink(scratch_path("h.gguf"));
 }
 
 /* Pieces of a stream do not depend on how it is cut. */
@@ -225,14 +216,14 @@ static void check_options(void)
         o = tiny_defaults();
         const char **member[] = {&o.family, &o.type, &o.rope, &o.tokenizer};
         *member[i] = bad[i];
-        CHECK(tiny_write(&o, file_path("o.gguf"), &e) == RKV_E_ARG, "%s: %s", bad[i], e.text);
+        CHECK(tiny_write(&o, scratch_path("o.gguf"), &e) == RKV_E_ARG, "%s: %s", bad[i], e.text);
     }
     o = tiny_defaults();
     o.n_kv_head = 3;
-    CHECK(tiny_write(&o, file_path("o.gguf"), NULL) == RKV_E_ARG, "3 KV heads for 4");
+    CHECK(tiny_write(&o, scratch_path("o.gguf"), NULL) == RKV_E_ARG, "3 KV heads for 4");
     o = tiny_defaults();
     o.n_shard = 2;
-    CHECK(tiny_write(&o, file_path("o.gguf"), NULL) == RKV_E_ARG, "a name that is no shard's");
+    CHECK(tiny_write(&o, scratch_path("o.gguf"), NULL) == RKV_E_ARG, "a name that is no shard's");
     o = tiny_defaults();
     CHECK(tiny_write(&o, "/nonexistent/x", NULL) == RKV_E_IO, "no folder");
     if (!access("/dev/full", W_OK))
@@ -314,7 +305,7 @@ static void check_memory(void)
     const uint64_t before = rkv_mem_current();
     for (long k = 1; k < 10000 && s; k++) {
         rkv_mem_fail_after(k);
-        s = tiny_write(&o, file_path("m.gguf"), NULL);
+        s = tiny_write(&o, scratch_path("m.gguf"), NULL);
         rkv_mem_fail_after(0);
         CHECK(!s || rkv_mem_current() == before, "allocation %ld leaks", k);
     }
@@ -323,10 +314,7 @@ static void check_memory(void)
 
 int main(void)
 {
-    char folder[] = "/tmp/rkv-tiny-XXXXXX";
-    dir = mkdtemp(folder);
-    CHECK(dir, "mkdtemp");
-    if (!dir)
+    if (!scratch_make())
         return check_end("tiny");
     static const char *const family[] = {"llama", "qwen2", "qwen3", "gemma3"};
     check_deterministic();
@@ -343,7 +331,7 @@ int main(void)
                                        "s-00001-of-00003.gguf", "s-00002-of-00003.gguf",
                                        "s-00003-of-00003.gguf"};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-        unlink(file_path(made[i]));
-    CHECK(!rmdir(dir), "%s is not empty", dir);
+        unlink(scratch_path(made[i]));
+    scratch_remove();
     return check_end("tiny");
 }

@@ -13,14 +13,19 @@ clang=${CLANG:-$(command -v clang || command -v clang-14)}
 mkdir -p "$work/found" "$corpus"
 echo '#define PACKAGE_VERSION "fuzz"
 #define _GNU_SOURCE 1' > "$work/config.h"
+libraries="libcjson libutf8proc"
+if pkg-config --exists libpcre2-8; then
+    libraries="$libraries libpcre2-8"
+    echo '#define HAVE_PCRE2 1' >> "$work/config.h"
+fi
 sources=$(find "$top/src/base" "$top/src/file" "$top/src/text" "$top/tests/tiny" -name '*.c' \
     -exec grep -L '^int main(' {} +)
 # The seeds are small and every found input too: lengths beyond 4 KB only cost time.
 "$clang" -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
     -I"$work" -I"$top/src" -I"$top/simd" -I"$top/tests" \
-    $(pkg-config --cflags libcjson libutf8proc) \
+    $(pkg-config --cflags $libraries) \
     "$top/tests/fuzz_$target.c" $sources "$top/simd/dtypes.c" \
-    $(pkg-config --libs libcjson libutf8proc) -lm -lpthread -o "$work/fuzz"
+    $(pkg-config --libs $libraries) -lm -lpthread -o "$work/fuzz"
 dictionary=
 test -f "$top/tests/corpus/$target.dict" && dictionary=-dict=$top/tests/corpus/$target.dict
 "$work/fuzz" $dictionary -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \

@@ -10,7 +10,8 @@
 #include "rkv.h"
 #include "tiny/model.h"
 
-/* Loads the model that o describes; ends the program when that fails: nothing can be tested then. */
+/* Loads the model that o describes; ends the program when that fails: nothing can be tested then.
+ */
 static inline rkv_model *made_model(const tiny_options *o)
 {
     char path[] = "/tmp/rkv-made-XXXXXX";

@@ -70,7 +70,8 @@ int cmd_budget(const opts *o)
     with.kernel = 7;
     int code = read_policy(&policy, &profile, &with);
     if (!code && policy.budget_kind == RKV_BUDGET_BYTES)
-        code = usage("budget: bytes need a model to turn into tokens; give a share (20%%) or tokens (4096)");
+        code = usage(
+            "budget: bytes need a model to turn into tokens; give a share (20%%) or tokens (4096)");
     if (!code)
         code = run(o, &policy);
     rkv_profile_free(profile);

@@ -46,11 +46,19 @@ static cJSON *model_object(const rkv_model *m)
         const char *key;
         double value;
     } number[] = {
-        {"n_layer", i->n_layer}, {"n_head", i->n_head}, {"n_kv_head", i->n_kv_head}, {"d_head", i->d_head},
-        {"d_model", i->d_model}, {"d_ff", i->d_ff}, {"n_vocab", i->n_vocab},
-        {"n_ctx_train", i->n_ctx_train}, {"n_layer_sliding", i->n_layer_sliding},
-        {"sliding_window", i->sliding_window}, {"n_param", (double)i->n_param},
-        {"file_bytes", (double)i->file_bytes}, {"kv_bytes_per_token_f16", kv_bytes_per_token(i)},
+        {"n_layer", i->n_layer},
+        {"n_head", i->n_head},
+        {"n_kv_head", i->n_kv_head},
+        {"d_head", i->d_head},
+        {"d_model", i->d_model},
+        {"d_ff", i->d_ff},
+        {"n_vocab", i->n_vocab},
+        {"n_ctx_train", i->n_ctx_train},
+        {"n_layer_sliding", i->n_layer_sliding},
+        {"sliding_window", i->sliding_window},
+        {"n_param", (double)i->n_param},
+        {"file_bytes", (double)i->file_bytes},
+        {"kv_bytes_per_token_f16", kv_bytes_per_token(i)},
     };
     cJSON *o = cJSON_CreateObject();
     json_text(o, "path", i->path, strlen(i->path));
@@ -72,7 +80,8 @@ static void print_members(const cJSON *object, int indent)
             printf("%*s%s\n", indent, "", v->string);
             print_members(v, indent + 2);
         } else {
-            printf("%*s%-*s %s\n", indent, "", 24 - indent, v->string, value ? value : v->valuestring);
+            printf("%*s%-*s %s\n", indent, "", 24 - indent, v->string,
+                   value ? value : v->valuestring);
         }
         free(value);
     }

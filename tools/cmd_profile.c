@@ -58,7 +58,8 @@ static int run(const opts *o, const rkv_model *m, const rkv_profile_options *po)
     if (rkv_profile_run(&p, m, o->data, po, &e)) {
         const int code = fail(&e);
         if (code == EXIT_INTERRUPTED && o->resume)
-            fprintf(stderr, "rkv: finished examples are kept; run the same command again to go on\n");
+            fprintf(stderr,
+                    "rkv: finished examples are kept; run the same command again to go on\n");
         else if (code == EXIT_INTERRUPTED)
             fprintf(stderr, "rkv: nothing was kept; with --resume DIR a run can be continued\n");
         return code;

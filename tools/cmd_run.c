@@ -19,22 +19,6 @@ typedef struct answer {
 
 /* ---- the prompt ---- */
 
-/* A template by its name or from a file; NULL in *text: the model's own. */
-static int find_template(char **text, const char *name)
-{
-    size_t n;
-    *text = NULL;
-    if (!name)
-        return 0;
-    const char *builtin = rkv_template_builtin(name);
-    if (!builtin && !strchr(name, '/') && !strchr(name, '.'))
-        return usage("--chat-template '%.40s': expected a file or one of %s", name, rkv_template_names());
-    if (!builtin)
-        return read_all(text, &n, name);
-    *text = strdup(builtin);
-    return *text ? 0 : EXIT_MEMORY;
-}
-
 static cJSON *message(const char *role, const char *content)
 {
     cJSON *m = cJSON_CreateObject();
@@ -60,7 +44,8 @@ static int apply_template(char **text, const opts *o, const rkv_model *m)
     char *json = cJSON_PrintUnformatted(root);
     cJSON_Delete(root);
     rkv_error e = {RKV_E_MEM, "chat template: out of memory"};
-    const rkv_status s = json ? rkv_template_render(m, template_text, json, &chat, NULL, &e) : RKV_E_MEM;
+    const rkv_status s =
+        json ? rkv_template_render(m, template_text, json, &chat, NULL, &e) : RKV_E_MEM;
     free(json);
     free(template_text);
     if (s)
@@ -77,7 +62,8 @@ static int read_prompt(char **text, const opts *o)
     char *document = NULL;
     size_t n = 0;
     if (!o->file && !o->prompt)
-        return usage("run: give a prompt with -p, a document with -f, or both");
+        return usage(
+            "run: give a prompt with -p, a document with -f, or both; or token ids with --ids");
     const int bad = o->file ? read_all(&document, &n, o->file) : 0;
     if (bad)
         return bad;
@@ -96,8 +82,13 @@ static int read_prompt(char **text, const opts *o)
     return *text ? 0 : EXIT_MEMORY;
 }
 
+/* The prompt as ids: given as such, or text with its template. */
 static int tokenize_prompt(answer *a, const opts *o)
 {
+    if (o->ids && (o->file || o->prompt || o->chat))
+        return usage("run: --ids takes the place of -f, -p and --chat");
+    if (o->ids)
+        return read_ids(&a->prompt, &a->n_prompt, o->ids);
     char *text = NULL;
     rkv_error e;
     int bad = read_prompt(&text, o);
@@ -107,17 +98,24 @@ static int tokenize_prompt(answer *a, const opts *o)
         return bad;
     /* A template writes its own beginning; a raw prompt gets the model's. */
     const unsigned flags = RKV_TOK_SPECIAL | (o->chat ? 0 : RKV_TOK_BOS);
-    rkv_status s = rkv_tokenize(a->m, text, strlen(text), flags, &a->prompt, &a->n_prompt, &e);
+    int32_t *ids = NULL;
+    const rkv_status s = rkv_tokenize(a->m, text, strlen(text), flags, &ids, &a->n_prompt, &e);
     free(text);
     if (s)
         return fail(&e);
+    a->prompt = malloc((a->n_prompt + 1) * sizeof *ids);    /* owned like ids that were read */
+    if (a->prompt)
+        memcpy(a->prompt, ids, a->n_prompt * sizeof *ids);
+    rkv_free(ids);
+    if (!a->prompt)
+        return EXIT_MEMORY;
     return a->n_prompt ? 0 : usage("run: the prompt is empty");
 }
 
 /* ---- the answer ---- */
 
-/* Prints what the newest token adds to the text. The text is decoded from a few tokens back, because a
- * token may be part of a character, or lose its leading space at the start. */
+/* Prints what the newest token adds to the text. The text is decoded from a few tokens back,
+ * because a token may be part of a character, or lose its leading space at the start. */
 static void stream(const answer *a, size_t from)
 {
     enum { BACK = 8 };
@@ -207,24 +205,28 @@ static int print_json(const answer *a, const rkv_policy *p)
 static void print_summary(const answer *a)
 {
     const rkv_kv_info kv = rkv_session_kv_info(a->s);
-    fprintf(stderr, "\nprompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s; KV %.2f MiB (full %.2f); "
-            "peak memory %.0f MiB\n", a->n_prompt, rate((double)a->n_prompt, a->prefill_s), a->n_id,
-            rate(n_step(a), a->decode_s), (double)kv.bytes / 0x1p20, (double)kv.bytes_full / 0x1p20,
-            (double)peak_rss_bytes() / 0x1p20);
+    fprintf(
+        stderr,
+        "\nprompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s; KV %.2f MiB (full %.2f); "
+        "peak memory %.0f MiB\n",
+        a->n_prompt, rate((double)a->n_prompt, a->prefill_s), a->n_id, rate(n_step(a), a->decode_s),
+        (double)kv.bytes / 0x1p20, (double)kv.bytes_full / 0x1p20,
+        (double)peak_rss_bytes() / 0x1p20);
 }
 
 static int prepare(answer *a, const opts *o, const rkv_policy *p)
 {
     rkv_error e;
     rkv_session_options so = session_options(o, p);
-    if (!so.n_ctx) {                            /* what this run needs, within what the model knows */
+    if (!so.n_ctx) { /* what this run needs, within what the model knows */
         const int most = rkv_model_get_info(a->m)->n_ctx_train;
         const double want = (double)a->n_prompt + o->n_predict;
         so.n_ctx = want < most ? (int)want : most;
     }
     if (a->n_prompt > (size_t)so.n_ctx)
-        return usage("run: the prompt has %zu tokens, the context %d; use a larger -c or a shorter text",
-                     a->n_prompt, so.n_ctx);
+        return usage(
+            "run: the prompt has %zu tokens, the context %d; use a larger -c or a shorter text",
+            a->n_prompt, so.n_ctx);
     rkv_sampler_options sampling = {
         .temperature = (float)o->temp, .top_k = o->top_k, .top_p = (float)o->top_p,
         .min_p = (float)o->min_p, .repeat_penalty = (float)o->repeat_penalty,
@@ -287,7 +289,7 @@ int cmd_run(const opts *o)
         code = run(&a, o, &policy);
     rkv_session_free(a.s);
     rkv_sampler_free(a.sampler);
-    rkv_free(a.prompt);
+    free(a.prompt);
     free(a.ids);
     rkv_model_free(a.m);
     rkv_profile_free(profile);

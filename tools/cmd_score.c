@@ -2,6 +2,7 @@
 #include "config.h"
 #include "common.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@ typedef struct score {
     float *kept;                /* full-cache logits of a piece, to compare with */
     cJSON *positions;
     int32_t *best;              /* [top] */
+    FILE *logits;               /* --logits: the rows in order; NULL: not asked for */
     double kl_sum;
     size_t n_kl;
 } score;
@@ -37,8 +39,42 @@ static int pick_top(int32_t *best, int k, const float *logits, int n)
     return count;
 }
 
+/* Header of a .npy file, format version 1.0 (NumPy Enhancement Proposal 1), padded to 64 bytes. */
+static int open_logits(score *s)
+{
+    char shape[100], head[128];
+    if (!s->o->logits)
+        return 0;
+    s->logits = fopen(s->o->logits, "wb");
+    if (!s->logits) {
+        fprintf(stderr, "rkv: %s: %s\n", s->o->logits, strerror(errno));
+        return EXIT_FAILED;
+    }
+    snprintf(shape, sizeof shape, "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %d), }",
+             s->n, s->n_vocab);
+    memcpy(head, "\x93NUMPY\x01\x00\x76\x00", 10);     /* 118 bytes follow */
+    memset(head + 10, ' ', sizeof head - 10);
+    memcpy(head + 10, shape, strlen(shape));
+    head[sizeof head - 1] = '\n';
+    fwrite(head, 1, sizeof head, s->logits);
+    return 0;
+}
+
+static int close_logits(score *s)
+{
+    if (!s->logits)
+        return 0;
+    const int bad = ferror(s->logits);
+    if (!fclose(s->logits) && !bad)
+        return 0;
+    fprintf(stderr, "rkv: %s: cannot write: %s\n", s->o->logits, strerror(errno));
+    return EXIT_FAILED;
+}
+
 static cJSON *describe(score *s, size_t i, const float *logits)
 {
+    if (s->logits)
+        fwrite(logits, sizeof *logits, (size_t)s->n_vocab, s->logits);
     cJSON *p = cJSON_CreateObject();
     const double lse = rkv_logits_lse(logits, s->n_vocab);
     if (i + 1 < s->n) {
@@ -82,8 +118,10 @@ static int compare_rows(void *ctx, int64_t i0, int n_row, const float *logits)
     score *s = ctx;
     for (int i = 0; i < n_row; i++) {
         const size_t row = ((size_t)i0 + (size_t)i) * (size_t)s->n_vocab;
-        cJSON *p = describe(s, s->base + (size_t)i0 + (size_t)i, logits + (size_t)i * (size_t)s->n_vocab);
-        const double kl = rkv_logits_kl(s->kept + row, logits + (size_t)i * (size_t)s->n_vocab, s->n_vocab);
+        cJSON *p =
+            describe(s, s->base + (size_t)i0 + (size_t)i, logits + (size_t)i * (size_t)s->n_vocab);
+        const double kl =
+            rkv_logits_kl(s->kept + row, logits + (size_t)i * (size_t)s->n_vocab, s->n_vocab);
         cJSON_AddNumberToObject(p, "kl", kl);
         s->kl_sum += kl;
         s->n_kl++;
@@ -130,6 +168,9 @@ static int run(score *s, const rkv_policy *p)
     s->positions = cJSON_CreateArray();
     if (!s->best || !s->positions)
         return EXIT_MEMORY;
+    const int bad = open_logits(s);
+    if (bad)
+        return bad;
     if (rkv_session_create(&s->full, s->m, &so, &e))
         return fail(&e);
     if (active)
@@ -167,8 +208,9 @@ int cmd_score(const opts *o)
     if (!code)
         code = run(&s, &policy);
     end_progress();
+    const int lost = close_logits(&s);
     if (!code)
-        code = print(&s);
+        code = lost ? lost : print(&s);
     cJSON_Delete(s.positions);
     rkv_session_free(s.full);
     rkv_session_free(s.small);

@@ -4,27 +4,18 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-int cmd_template(const opts *o)
+static int render(const opts *o, const rkv_model *m, const char *template_text, const char *json)
 {
-    char *json, *text = NULL, *from_file = NULL;
-    size_t n, n_file;
+    char *text;
+    size_t n;
     rkv_error e;
-    if (!o->chat_template)
-        return usage("template: name one with --chat-template (%s, or a file)", rkv_template_names());
-    const char *builtin = rkv_template_builtin(o->chat_template);
-    int code = builtin ? 0 : read_all(&from_file, &n_file, o->chat_template);
-    if (!code)
-        code = read_all(&json, &n, "-");
-    if (code) {
-        free(from_file);
-        return code;
-    }
-    if (rkv_template_render(NULL, builtin ? builtin : from_file, json, &text, &n, &e)) {
+    if (rkv_template_render(m, template_text, json, &text, &n, &e)) {
         fail(&e);
-        code = e.status == RKV_E_MEM ? EXIT_MEMORY : EXIT_INPUT;    /* both inputs are files here */
-    } else if (o->json) {
+        return e.status == RKV_E_MEM ? EXIT_MEMORY : EXIT_INPUT;    /* all inputs are files here */
+    }
+    int code = 0;
+    if (o->json) {
         cJSON *root = cJSON_CreateObject();
         json_text(root, "text", text, n);
         code = json_print(root);
@@ -33,7 +24,27 @@ int cmd_template(const opts *o)
         code = finish_stdout();
     }
     rkv_free(text);
+    return code;
+}
+
+int cmd_template(const opts *o)
+{
+    char *json = NULL, *template_text = NULL;
+    size_t n;
+    rkv_error e;
+    rkv_model *m = NULL;
+    if (!o->chat_template && !o->model)
+        return usage("template: name a model with -m, or a template with --chat-template (%s, or a "
+                     "file)", rkv_template_names());
+    int code = find_template(&template_text, o->chat_template);
+    if (!code && o->model && rkv_model_load_vocab(&m, o->model, &e))
+        code = fail(&e);
+    if (!code)
+        code = read_all(&json, &n, "-");
+    if (!code)
+        code = render(o, m, template_text, json);
+    rkv_model_free(m);
     free(json);
-    free(from_file);
+    free(template_text);
     return code;
 }

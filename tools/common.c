@@ -152,8 +152,9 @@ int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
     if (strcmp(p->selector, "full") && p->budget_kind == RKV_BUDGET_NONE && !o->kv_budget)
         return usage("--kv-policy %s needs a --kv-budget, such as 20%%", o->kv_policy);
     if (!strcmp(p->selector, "full") && p->budget_kind != RKV_BUDGET_NONE)
-        return usage("--kv-budget %s has no effect with policy full; choose a --kv-policy, such as snapkv",
-                     o->kv_budget);
+        return usage(
+            "--kv-budget %s has no effect with policy full; choose a --kv-policy, such as snapkv",
+            o->kv_budget);
     if (o->kv_profile && rkv_profile_load(profile, o->kv_profile, &e))
         return fail(&e);
     p->profile = *profile;
@@ -211,6 +212,22 @@ int read_all(char **text, size_t *n, const char *path)
     *text = buf;
     *n = len;
     return 0;
+}
+
+int find_template(char **text, const char *name)
+{
+    size_t n;
+    *text = NULL;
+    if (!name)
+        return 0;
+    const char *builtin = rkv_template_builtin(name);
+    if (!builtin && !strchr(name, '/') && !strchr(name, '.'))
+        return usage("--chat-template '%.40s': expected a file or one of %s", name,
+                     rkv_template_names());
+    if (!builtin)
+        return read_all(text, &n, name);
+    *text = strdup(builtin);
+    return *text ? 0 : EXIT_MEMORY;
 }
 
 static int not_ids(const char *path, const char *what)

@@ -7,7 +7,14 @@
 #include "opts.h"
 #include "rkv.h"
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_MEMORY = 4, EXIT_INTERRUPTED = 130 };
+enum {
+    EXIT_OK = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_INPUT = 3,
+    EXIT_MEMORY = 4,
+    EXIT_INTERRUPTED = 130
+};
 
 /* Prints the error's line on stderr and returns its exit code. */
 int fail(const rkv_error *e);
@@ -31,12 +38,16 @@ rkv_session_options session_options(const opts *o, const rkv_policy *p);
 
 /* Whole file or stdin ("-"), 0-terminated, freed with free. 0 or an exit code. */
 int read_all(char **text, size_t *n, const char *path);
+/* Text of a chat template by its name, or from a file; freed with free. NULL in *text when name is
+ * NULL: the model's own. 0 or an exit code. */
+int find_template(char **text, const char *name);
 /* A JSON array of token ids from a file or stdin; freed with free. 0 or an exit code. */
 int read_ids(int32_t **ids, size_t *n, const char *path);
 
 /* Adds a string whose stray bytes are replaced. */
 void json_text(cJSON *object, const char *key, const char *bytes, size_t n);
-/* Prints the object on stdout and frees it. 0, or an exit code when stdout fails or memory runs out. */
+/* Prints the object on stdout and frees it. 0, or an exit code when stdout fails or memory runs
+ * out. */
 int json_print(cJSON *object);
 /* 0, or an exit code when something printed on stdout was lost. */
 int finish_stdout(void);

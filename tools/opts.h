@@ -11,7 +11,7 @@ enum {
 };
 
 typedef struct opts {
-    const char *model, *file, *prompt, *system, *ids, *data, *output, *resume;
+    const char *model, *file, *prompt, *system, *ids, *logits, *data, *output, *resume;
     const char *kv_policy, *kv_budget, *kv_profile, *type_k, *type_v;
     const char *chat_template, *chat_template_file, *response, *pool, *pool_order;
     int n_predict, n_ctx, n_thread, n_chunk, top, prefix, examples, noise_seeds, layers;
@@ -21,8 +21,8 @@ typedef struct opts {
     int json, chat, ignore_eos, decode, bos, special, verbose, help;
 } opts;
 
-/* Fills o from defaults, then RIPPLEKV_* variables, then argv[1..]; a later source wins. Prints one line
- * on stderr and returns 2 for a bad option or value; 0 otherwise. */
+/* Fills o from defaults, then RIPPLEKV_* variables, then argv[1..]; a later source wins. Prints one
+ * line on stderr and returns 2 for a bad option or value; 0 otherwise. */
 int opts_parse(opts *o, unsigned cmd, int argc, char **argv);
 
 /* The option part of a command's --help, on stdout. */

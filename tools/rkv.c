@@ -14,20 +14,26 @@ static const struct {
 } commands[] = {
     {"run", CMD_RUN, cmd_run, "answer a prompt",
      "usage: rkv run -m MODEL [-f FILE] [-p PROMPT] [options]\n"
-     "Streams the model's answer. A document (-f) goes before the prompt (-p). With --json one object:\n"
+     "Streams the model's answer. A document (-f) goes before the prompt (-p). With --json one "
+     "object:\n"
      "text, tokens, prompt_tokens, generated_tokens, prefill_tok_s, decode_tok_s, kv_bytes,\n"
      "kv_bytes_full, kv_tokens_per_layer, peak_rss_bytes, stop."},
     {"tokenize", CMD_TOKENIZE, cmd_tokenize, "text to token ids, and back",
      "usage: rkv tokenize -m MODEL [--decode] < INPUT\n"
-     "Text on stdin to a JSON array of ids; with --decode the other way. No token is added unless --bos."},
+     "Text on stdin to a JSON array of ids; with --decode the other way. No token is added unless "
+     "--bos."},
     {"score", CMD_SCORE, cmd_score, "log-probabilities of given tokens",
      "usage: rkv score -m MODEL --ids FILE [--top K] [--kv-policy P --kv-budget B --prefix N]\n"
-     "One entry per input id about the next one: id, logprob (natural log; null for the last), lse (log\n"
-     "sum exp of the logits) and the K likeliest. With a policy, the first N ids are the prompt, and\n"
-     "those after it are scored against its compressed cache, with kl: KL(full || compressed) in nats."},
+     "One entry per input id about the next one: id, logprob (natural log; null for the last), lse "
+     "(log\n"
+     "sum exp of the logits) and the K likeliest. With a policy, the first N ids are the prompt, "
+     "and\n"
+     "those after it are scored against its compressed cache, with kl: KL(full || compressed) in "
+     "nats."},
     {"select", CMD_SELECT, cmd_select, "which prompt tokens a policy keeps",
      "usage: rkv select -m MODEL --ids FILE --kv-policy P --kv-budget B [options]\n"
-     "For each layer its budget and, per KV head, the kept positions; total: tokens per KV head summed\n"
+     "For each layer its budget and, per KV head, the kept positions; total: tokens per KV head "
+     "summed\n"
      "over the layers that the budget covers (sliding-window layers stay outside)."},
     {"profile", CMD_PROFILE, cmd_profile, "measure how sensitive each layer's cache is",
      "usage: rkv profile -m MODEL --data CALIB.jsonl -o PROFILE.json [options]\n"
@@ -39,8 +45,9 @@ static const struct {
      "usage: rkv inspect [MODEL]\n"
      "What the file holds, what the CPU can do, which kernels were chosen."},
     {"template", CMD_TEMPLATE, cmd_template, "render a chat template",
-     "usage: rkv template --chat-template NAME|FILE < MESSAGES.json\n"
-     "An object {messages, add_generation_prompt, bos_token, eos_token} on stdin to the prompt's text."},
+     "usage: rkv template [-m MODEL] [--chat-template NAME|FILE] < MESSAGES.json\n"
+     "An object {messages, add_generation_prompt, bos_token, eos_token} on stdin to the prompt's\n"
+     "text, by the named template or the model's own; the model also gives the two tokens."},
 };
 enum { N_COMMAND = sizeof commands / sizeof *commands };
 
@@ -62,7 +69,8 @@ static void print_help(void)
     for (int i = 0; i < N_COMMAND; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].brief);
     puts("\nrkv COMMAND --help tells the options; rkv --version the version.\n"
-         "Exit codes: 0 ok, 1 failed, 2 usage, 3 bad input file, 4 does not fit in memory, 130 interrupted.\n"
+         "Exit codes: 0 ok, 1 failed, 2 usage, 3 bad input file, 4 does not fit in memory, 130 "
+         "interrupted.\n"
          "RKV_CPU=ref|avx2|avx512 limits the kernels to a tier.");
 }
 
@@ -72,13 +80,15 @@ static int print_version(void)
     rkv_error e;
     if (rkv_machine_get_info(&i, &e))
         return fail(&e);
-    printf("rkv %s, kernels %s (CPU: up to %s), BLAS %s\n", rkv_version(), i.tier, i.tier_max, i.blas);
+    printf("rkv %s, kernels %s (CPU: up to %s), BLAS %s\n", rkv_version(), i.tier, i.tier_max,
+           i.blas);
     return finish_stdout();
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
+        !strcmp(argv[1], "help")) {
         print_help();
         return argc < 2 ? EXIT_USAGE : finish_stdout();
     }

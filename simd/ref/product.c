@@ -1,4 +1,5 @@
 /* Products of rows: gemm, transpose, keys and values. Written for reading; sums in double. */
+#include "config.h"
 #include "kernels.h"
 
 #include "f16.h"

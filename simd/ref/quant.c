@@ -1,4 +1,5 @@
 /* Block formats and products with rows of any type. Written for reading; sums in double. */
+#include "config.h"
 #include "kernels.h"
 
 #include "fmt/iq4_nl.h"

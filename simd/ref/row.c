@@ -1,4 +1,5 @@
 /* Rows of plain numbers: unpack, pack, sums, elementwise. Written for reading; sums in double. */
+#include "config.h"
 #include "kernels.h"
 
 #include <math.h>

@@ -1,9 +1,10 @@
-/* Block formats in 128-bit and 256-bit registers, for every x86 tier: the scales of a block as floats,
- * and 32 of its weights at a time as bytes. The layouts are described in fmt/.
+/* Block formats in 128-bit and 256-bit registers: what the x86 tiers share. Layouts: fmt/.
  *
- * rkv_<type>_scales(p, block): weight = s code + o with the s and o of its group of 16 or 32 weights;
- * formats without a minimum leave o alone. All s and o are exact products, as in the decoders.
- * rkv_<type>_codes(block, i): weights 32 i .. 32 i + 31 in order, unsigned, before the format's offset. */
+ * Scales come for 256 weights at a time: one large block, or up to 8 small ones. A weight is s code + o
+ * with the s and o of its group of 16 or 32; formats without a minimum leave o alone. All s and o are
+ * exact products, as in the decoders.
+ * Codes come as 32 bytes, unsigned, before the format's offset: those of the 32 weights i of unit u, where
+ * a unit is the stretch of a large block after which its layout repeats. */
 #ifndef RKV_TMPL_CODES_H
 #define RKV_TMPL_CODES_H
 
@@ -42,6 +43,13 @@ static inline float rkv_half(const uint8_t *p)
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(rkv_u16_at(p))));
 }
 
+/* The 16 values of iq4_nl. */
+static inline __m128i rkv_iq4_table(void)
+{
+    static const int8_t value[16] = {RKV_IQ4_VALUES};
+    return rkv_load16(value);
+}
+
 /* ---- scales ------------------------------------------------------------------------------------ */
 
 /* out[i] = d times the signed byte i of v, i < 8. */
@@ -57,30 +65,64 @@ static inline void rkv_scale16(float *out, float d, __m128i v)
     rkv_scale8(out + 8, d, _mm_unpackhi_epi64(v, v));
 }
 
-/* A block of 32 with one scale; d comes first in all of them. */
-static inline void rkv_one_scale(rkv_scales *p, const void *block)
+/* n <= 8 small blocks with one scale; d comes first in all of them. */
+static inline void rkv_small_scales(rkv_scales *p, const void *block, int bytes, int n)
 {
-    p->s[0] = rkv_half(block);
+    const uint8_t *b = block;
+    if (n < 8) {
+        for (int i = 0; i < n; i++)
+            p->s[i] = rkv_half(b + i * bytes);
+        return;
+    }
+    __m128i v = _mm_cvtsi32_si128(rkv_u16_at(b));
+    v = _mm_insert_epi16(v, rkv_u16_at(b + bytes), 1);
+    v = _mm_insert_epi16(v, rkv_u16_at(b + 2 * bytes), 2);
+    v = _mm_insert_epi16(v, rkv_u16_at(b + 3 * bytes), 3);
+    v = _mm_insert_epi16(v, rkv_u16_at(b + 4 * bytes), 4);
+    v = _mm_insert_epi16(v, rkv_u16_at(b + 5 * bytes), 5);
+    v = _mm_insert_epi16(v, rkv_u16_at(b + 6 * bytes), 6);
+    v = _mm_insert_epi16(v, rkv_u16_at(b + 7 * bytes), 7);
+    _mm256_storeu_ps(p->s, _mm256_cvtph_ps(v));
 }
 
-/* A block of 32 with scale and minimum; d and m come first in all of them. */
-static inline void rkv_one_pair(rkv_scales *p, const void *block)
+/* Four blocks with scale and minimum: d m d m d m d m. */
+static inline __m256 rkv_four_pairs(const uint8_t *b, int bytes)
 {
-    p->s[0] = rkv_half(block);
-    p->o[0] = rkv_half((const uint8_t *)block + 2);
+    return _mm256_cvtph_ps(_mm_set_epi32((int)rkv_u32_at(b + 3 * bytes), (int)rkv_u32_at(b + 2 * bytes),
+                                         (int)rkv_u32_at(b + bytes), (int)rkv_u32_at(b)));
 }
 
-static inline void rkv_q2_k_scales(rkv_scales *p, const void *block)
+/* n <= 8 small blocks with scale and minimum; d and m come first in all of them. */
+static inline void rkv_small_pairs(rkv_scales *p, const void *block, int bytes, int n)
+{
+    const uint8_t *b = block;
+    if (n < 8) {
+        for (int i = 0; i < n; i++) {
+            p->s[i] = rkv_half(b + i * bytes);
+            p->o[i] = rkv_half(b + i * bytes + 2);
+        }
+        return;
+    }
+    const __m256 low = rkv_four_pairs(b, bytes), high = rkv_four_pairs(b + 4 * bytes, bytes);
+    const __m256d d = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88));     /* 0 1 4 5 2 3 6 7 */
+    const __m256d m = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0xdd));
+    _mm256_storeu_ps(p->s, _mm256_castpd_ps(_mm256_permute4x64_pd(d, 0xd8)));
+    _mm256_storeu_ps(p->o, _mm256_castpd_ps(_mm256_permute4x64_pd(m, 0xd8)));
+}
+
+static inline void rkv_q2_k_scales(rkv_scales *p, const void *block, int bytes, int n)
 {
     const rkv_q2_k *b = block;
+    (void)bytes, (void)n;
     const __m128i v = rkv_load16(b->scales), low = _mm_set1_epi8(15);
     rkv_scale16(p->s, rkv_half(b->d), _mm_and_si128(v, low));
     rkv_scale16(p->o, -rkv_half(b->dmin), _mm_and_si128(_mm_srli_epi16(v, 4), low));
 }
 
-static inline void rkv_q3_k_scales(rkv_scales *p, const void *block)
+static inline void rkv_q3_k_scales(rkv_scales *p, const void *block, int bytes, int n)
 {
     const rkv_q3_k *b = block;
+    (void)bytes, (void)n;
     const __m128i two = _mm_set_epi32(6, 4, 2, 0), low = _mm_set1_epi8(15), high = _mm_set1_epi8(3);
     const __m128i l = _mm_loadl_epi64((const __m128i *)b->scales);
     const __m128i l16 = _mm_and_si128(_mm_unpacklo_epi64(l, _mm_srli_epi16(l, 4)), low);
@@ -91,9 +133,10 @@ static inline void rkv_q3_k_scales(rkv_scales *p, const void *block)
 }
 
 /* q4_k and q5_k: the same 16 bytes come first in both. */
-static inline void rkv_q4_k_scales(rkv_scales *p, const void *block)
+static inline void rkv_q4_k_scales(rkv_scales *p, const void *block, int bytes, int n)
 {
     const rkv_q4_k *b = block;
+    (void)bytes, (void)n;
     const uint32_t u0 = rkv_u32_at(b->scales), u1 = rkv_u32_at(b->scales + 4);
     const uint32_t u2 = rkv_u32_at(b->scales + 8), low = 0x0f0f0f0f, top = 0x30303030, six = 0x3f3f3f3f;
     const uint32_t s1 = (u2 & low) | (u0 >> 2 & top), m1 = (u2 >> 4 & low) | (u1 >> 2 & top);
@@ -102,15 +145,17 @@ static inline void rkv_q4_k_scales(rkv_scales *p, const void *block)
     rkv_scale8(p->o, -rkv_half(b->dmin), _mm_unpackhi_epi64(v, v));
 }
 
-static inline void rkv_q6_k_scales(rkv_scales *p, const void *block)
+static inline void rkv_q6_k_scales(rkv_scales *p, const void *block, int bytes, int n)
 {
     const rkv_q6_k *b = block;
+    (void)bytes, (void)n;
     rkv_scale16(p->s, rkv_half(b->d), rkv_load16(b->scales));
 }
 
-static inline void rkv_iq4_xs_scales(rkv_scales *p, const void *block)
+static inline void rkv_iq4_xs_scales(rkv_scales *p, const void *block, int bytes, int n)
 {
     const rkv_iq4_xs *b = block;
+    (void)bytes, (void)n;
     const uint32_t l = rkv_u32_at(b->scales_l), h = rkv_u16_at(b->scales_h);
     /* Nibbles 0, 2, 4, 6 of l and pairs 0, 2, 4, 6 of h fall into bytes; the odd ones follow. */
     const __m128i pairs = _mm_set1_epi32((int)h);
@@ -134,105 +179,33 @@ static inline __m256i rkv_bits(__m256i v, int n, int mask)
     return _mm256_and_si256(moved, _mm256_set1_epi8((char)mask));
 }
 
-/* The 32 nibbles of 16 bytes: all low ones, then all high ones. */
-static inline __m256i rkv_nibbles(const uint8_t *qs)
-{
-    const __m256i v = _mm256_broadcastsi128_si256(rkv_load16(qs));
-    const __m256i up = _mm256_set_epi64x(4, 4, 0, 0);
-    return _mm256_and_si256(_mm256_srlv_epi64(v, up), _mm256_set1_epi8(15));
-}
-
-/* Byte i is 16 where bit i of the 32 is set, else 0. */
-static inline __m256i rkv_fifth(const uint8_t *qh)
-{
-    const __m256i spread = _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202, 0x0101010101010101, 0);
-    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
-    const __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((int)rkv_u32_at(qh)), spread);
-    const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
-    return _mm256_and_si256(set, _mm256_set1_epi8(16));
-}
-
-static inline __m256i rkv_q4_0_codes(const void *block, int i)
-{
-    const rkv_q4_0 *b = block;
-    (void)i;
-    return rkv_nibbles(b->qs);
-}
-
-static inline __m256i rkv_q4_1_codes(const void *block, int i)
-{
-    const rkv_q4_1 *b = block;
-    (void)i;
-    return rkv_nibbles(b->qs);
-}
-
-static inline __m256i rkv_q5_0_codes(const void *block, int i)
-{
-    const rkv_q5_0 *b = block;
-    (void)i;
-    return _mm256_or_si256(rkv_nibbles(b->qs), rkv_fifth(b->qh));
-}
-
-static inline __m256i rkv_q5_1_codes(const void *block, int i)
-{
-    const rkv_q5_1 *b = block;
-    (void)i;
-    return _mm256_or_si256(rkv_nibbles(b->qs), rkv_fifth(b->qh));
-}
-
-static inline __m256i rkv_q2_k_codes(const void *block, int i)
+static inline __m256i rkv_q2_k_codes(const void *block, int u, int i)
 {
     const rkv_q2_k *b = block;
-    return rkv_bits(rkv_load32(b->qs + i / 4 * 32), 2 * (i % 4), 3);
+    return rkv_bits(rkv_load32(b->qs + 32 * u), 2 * i, 3);
 }
 
-static inline __m256i rkv_q3_k_codes(const void *block, int i)
+static inline __m256i rkv_q3_k_codes(const void *block, int u, int i)
 {
     const rkv_q3_k *b = block;
-    const __m256i low = rkv_bits(rkv_load32(b->qs + i / 4 * 32), 2 * (i % 4), 3);
-    return _mm256_or_si256(low, rkv_bits(rkv_load32(b->hmask), i - 2, 4));
+    const __m256i low = rkv_bits(rkv_load32(b->qs + 32 * u), 2 * i, 3);
+    const __m256i high = _mm256_srl_epi16(rkv_load32(b->hmask), _mm_cvtsi32_si128(4 * u));
+    return _mm256_or_si256(low, rkv_bits(high, i - 2, 4));
 }
 
-static inline __m256i rkv_q4_k_codes(const void *block, int i)
-{
-    const rkv_q4_k *b = block;
-    return rkv_bits(rkv_load32(b->qs + i / 2 * 32), 4 * (i % 2), 15);
-}
-
-static inline __m256i rkv_q5_k_codes(const void *block, int i)
+static inline __m256i rkv_q5_k_codes(const void *block, int u, int i)
 {
     const rkv_q5_k *b = block;
-    const __m256i low = rkv_bits(rkv_load32(b->qs + i / 2 * 32), 4 * (i % 2), 15);
-    return _mm256_or_si256(low, rkv_bits(rkv_load32(b->qh), i - 4, 16));
+    const __m256i low = rkv_bits(rkv_load32(b->qs + 32 * u), 4 * i, 15);
+    const __m256i high = _mm256_srl_epi16(rkv_load32(b->qh), _mm_cvtsi32_si128(2 * u));
+    return _mm256_or_si256(low, rkv_bits(high, i - 4, 16));
 }
 
-static inline __m256i rkv_q6_k_codes(const void *block, int i)
+static inline __m256i rkv_q6_k_codes(const void *block, int u, int i)
 {
     const rkv_q6_k *b = block;
-    const int n = i / 4, r = i % 4;
-    const __m256i low = rkv_bits(rkv_load32(b->ql + 64 * n + r % 2 * 32), r / 2 * 4, 15);
-    return _mm256_or_si256(low, rkv_bits(rkv_load32(b->qh + 32 * n), 2 * r - 4, 48));
-}
-
-/* The table's values + 128. */
-static inline __m256i rkv_iq4_values(__m256i code)
-{
-    const __m128i table = _mm_setr_epi8(RKV_IQ4_VALUES);
-    const __m256i both = _mm256_broadcastsi128_si256(_mm_xor_si128(table, _mm_set1_epi8(-128)));
-    return _mm256_shuffle_epi8(both, code);
-}
-
-static inline __m256i rkv_iq4_nl_codes(const void *block, int i)
-{
-    const rkv_iq4_nl *b = block;
-    (void)i;
-    return rkv_iq4_values(rkv_nibbles(b->qs));
-}
-
-static inline __m256i rkv_iq4_xs_codes(const void *block, int i)
-{
-    const rkv_iq4_xs *b = block;
-    return rkv_iq4_values(rkv_nibbles(b->qs + 16 * i));
+    const __m256i low = rkv_bits(rkv_load32(b->ql + 64 * u + i % 2 * 32), i / 2 * 4, 15);
+    return _mm256_or_si256(low, rkv_bits(rkv_load32(b->qh + 32 * u), 2 * i - 4, 48));
 }
 
 #endif

@@ -1,7 +1,9 @@
 /* unpack and matvec over any weight format, written once for every x86 tier. The including file defines
- *   vf, RKV_NV                     a vector of floats; how many of them hold 32
- *   vf_load vf_store vf_set1 vf_zero vf_mul vf_add vf_fma (a b + c) vf_sum (of all lanes)
- * and describes each format by a rkv_format. All of it is inlined, so that a description costs nothing. */
+ *   RKV_TIER(name)                 the tier's name of a kernel
+ *   vf, N_VEC                      a vector of floats; how many of them hold 32
+ *   v_load v_store v_set v_zero v_mul v_add v_fma (a b + c) v_sum (of all lanes)
+ * and, for each format, codes_<type> and a row RKV_SMALL or RKV_LARGE. All of it is inlined, so that a
+ * description costs nothing. */
 #ifndef RKV_TMPL_WEIGHTS_H
 #define RKV_TMPL_WEIGHTS_H
 
@@ -23,117 +25,165 @@
 
 /* 32 weights or inputs in order. */
 typedef struct rkv_w32 {
-    vf v[RKV_NV];
+    vf v[N_VEC];
 } rkv_w32;
 
-/* What makes a weight of a code: nothing, s code, or s code + o. */
+/* What makes a weight of what codes returns: nothing more, s code, or s code + o. */
 typedef enum rkv_kind { RKV_WEIGHT, RKV_SCALE, RKV_AFFINE } rkv_kind;
 
+/* Large blocks have 256 weights, small ones 32; 32 plain numbers count as a small block. */
 typedef struct rkv_format {
-    int len, bytes;             /* of a block; of 32 plain numbers */
+    int bytes;                  /* of a block */
+    int unit;                   /* weights of a unit; 32: small blocks, or large ones of eight like parts */
     int group;                  /* weights per scale: 16 or 32 */
+    int small;
     rkv_kind kind;
-    void (*scales)(rkv_scales *p, const void *block);           /* NULL: plain numbers */
-    rkv_w32 (*codes)(const void *block, const rkv_scales *p, int i);   /* 32 i .. 32 i + 31 */
+    void (*scales)(rkv_scales *p, const void *block, int bytes, int n);     /* NULL: plain numbers */
+    rkv_w32 (*codes)(const void *block, const rkv_scales *p, int u, int i);
 } rkv_format;
 
 enum {
-    RKV_MAX_BYTES = 32 * sizeof(float),     /* of 32 plain numbers */
-    RKV_AHEAD = 2048                        /* bytes to prefetch ahead: covers memory latency */
+    RKV_STEP = 256,             /* weights that share a call of scales */
+    RKV_AHEAD = 2048            /* bytes to prefetch ahead: covers memory latency */
 };
 
 RKV_INLINE rkv_w32 rkv_load_w32(const float *x)
 {
     rkv_w32 w;
     RKV_UNROLL
-    for (int k = 0; k < RKV_NV; k++)
-        w.v[k] = vf_load(x + 32 / RKV_NV * k);
+    for (int k = 0; k < N_VEC; k++)
+        w.v[k] = v_load(x + 32 / N_VEC * k);
     return w;
 }
 
-/* Group of vector k of the 32 weights i. */
-RKV_INLINE int rkv_group(const rkv_format *f, int i, int k)
+RKV_INLINE int rkv_step_bytes(const rkv_format *f)
 {
-    return (32 * i + 32 / RKV_NV * k) / f->group;
+    return f->small ? RKV_STEP / 32 * f->bytes : f->bytes;
 }
 
-/* The exact weights. */
-RKV_INLINE rkv_w32 rkv_weights(const rkv_format *f, rkv_w32 q, const rkv_scales *p, int i)
+/* Group of vector k of the 32 weights i of unit u. */
+RKV_INLINE int rkv_group(const rkv_format *f, int u, int i, int k)
+{
+    return u * (f->unit / f->group) + (32 * i + 32 / N_VEC * k) / f->group;
+}
+
+/* The exact weights of codes. */
+RKV_INLINE rkv_w32 rkv_weights(const rkv_format *f, rkv_w32 q, const rkv_scales *p, int u, int i)
 {
     if (f->kind == RKV_WEIGHT)
         return q;
     RKV_UNROLL
-    for (int k = 0; k < RKV_NV; k++) {
-        const vf s = vf_set1(p->s[rkv_group(f, i, k)]);
+    for (int k = 0; k < N_VEC; k++) {
+        const int g = rkv_group(f, u, i, k);
+        const vf s = v_set(p->s[g]);
         /* s code is exact, so that one FMA rounds like the decoder's sum. */
-        q.v[k] = f->kind == RKV_SCALE ? vf_mul(s, q.v[k])
-                                      : vf_fma(s, q.v[k], vf_set1(p->o[rkv_group(f, i, k)]));
+        q.v[k] = f->kind == RKV_SCALE ? v_mul(s, q.v[k]) : v_fma(s, q.v[k], v_set(p->o[g]));
     }
     return q;
 }
 
+/* The sum of a row in two chains: shorter dependences keep more of the core busy (measured: a fifth). */
+typedef struct rkv_acc {
+    vf v[2];
+} rkv_acc;
+
 /* acc + the products of 32 weights. A scale is applied to the sum of its group: one product for all, and
  * no other magnitudes than those of the terms. A minimum must be added to each weight first: its own sum
  * would be much larger than the result where the weights are small. */
-RKV_INLINE vf rkv_dot32(const rkv_format *f, vf acc, rkv_w32 q, rkv_w32 x, const rkv_scales *p, int i)
+RKV_INLINE rkv_acc rkv_dot32(const rkv_format *f, rkv_acc acc, rkv_w32 q, rkv_w32 x, const rkv_scales *p,
+                             int u, int i)
 {
-    const int n = f->kind == RKV_SCALE ? f->group * RKV_NV / 32 : RKV_NV;
+    const int n = f->kind == RKV_SCALE && f->group == 32 ? 2 : N_VEC / 2;
     if (f->kind == RKV_AFFINE)
-        q = rkv_weights(f, q, p, i);
+        q = rkv_weights(f, q, p, u, i);
     RKV_UNROLL
-    for (int k = 0; k < RKV_NV; k += n) {
-        vf t = vf_mul(q.v[k], x.v[k]);
-        RKV_UNROLL
-        for (int j = k + 1; j < k + n; j++)
-            t = vf_fma(q.v[j], x.v[j], t);
-        acc = f->kind == RKV_SCALE ? vf_fma(vf_set1(p->s[rkv_group(f, i, k)]), t, acc) : vf_add(acc, t);
+    for (int k = 0; k < N_VEC; k += n) {
+        vf *sum = &acc.v[k / n % 2];
+        if (f->kind == RKV_SCALE) {
+            vf t = v_mul(q.v[k], x.v[k]);
+            if (n == 2)
+                t = v_fma(q.v[k + 1], x.v[k + 1], t);
+            *sum = v_fma(v_set(p->s[rkv_group(f, u, i, k)]), t, *sum);
+        } else {
+            *sum = v_fma(q.v[k], x.v[k], *sum);
+            if (n == 2)
+                *sum = v_fma(q.v[k + 1], x.v[k + 1], *sum);
+        }
     }
     return acc;
 }
 
-RKV_INLINE void rkv_unpack_block(const rkv_format *f, float *out, const char *block)
+/* n weights of a step, a multiple of 32. */
+RKV_INLINE void rkv_unpack_step(const rkv_format *f, float *out, const char *block, int n)
 {
     rkv_scales p;
     if (f->scales)
-        f->scales(&p, block);
-    RKV_UNROLL
-    for (int i = 0; i < f->len / 32; i++) {
-        const rkv_w32 w = rkv_weights(f, f->codes(block, &p, i), &p, i);
+        f->scales(&p, block, f->bytes, n / 32);
+    for (int u = 0; u < n / f->unit; u++, out += f->unit) {
         RKV_UNROLL
-        for (int k = 0; k < RKV_NV; k++)
-            vf_store(out + 32 * i + 32 / RKV_NV * k, w.v[k]);
+        for (int i = 0; i < f->unit / 32; i++) {
+            const rkv_w32 w = rkv_weights(f, f->codes(block, &p, u, i), &p, u, i);
+            RKV_UNROLL
+            for (int k = 0; k < N_VEC; k++)
+                v_store(out + 32 * i + 32 / N_VEC * k, w.v[k]);
+        }
     }
 }
 
-RKV_INLINE void rkv_unpack(const rkv_format *f, float *out, const void *src, int64_t n)
-{
-    const char *block = src;
-    for (; n >= f->len; n -= f->len, block += f->bytes, out += f->len)
-        rkv_unpack_block(f, out, block);
-    if (!f->scales && n > 0) {                  /* a rest of plain numbers */
-        char in[RKV_MAX_BYTES] = {0};
-        float rest[32];
-        memcpy(in, block, (size_t)n * (size_t)f->bytes / 32);
-        rkv_unpack_block(f, rest, in);
-        memcpy(out, rest, (size_t)n * sizeof *out);
-    }
-}
-
-/* acc[r] += block of row r times x. */
-RKV_INLINE void rkv_dot_blocks(const rkv_format *f, vf *acc, const char *block, ptrdiff_t w_stride,
-                               const float *x, const int n_row)
+/* acc[r] += row r times x over n weights of a step, a multiple of 32. */
+RKV_INLINE void rkv_dot_step(const rkv_format *f, rkv_acc *acc, const char *block, ptrdiff_t w_stride,
+                             const float *x, int n, const int n_row)
 {
     rkv_scales p[2];
     RKV_UNROLL
     for (int r = 0; r < n_row; r++)
         if (f->scales)
-            f->scales(&p[r], block + r * w_stride);
-    RKV_UNROLL
-    for (int i = 0; i < f->len / 32; i++) {
-        const rkv_w32 x32 = rkv_load_w32(x + 32 * i);
+            f->scales(&p[r], block + r * w_stride, f->bytes, n / 32);
+    for (int u = 0; u < n / f->unit; u++, x += f->unit) {
         RKV_UNROLL
-        for (int r = 0; r < n_row; r++)
-            acc[r] = rkv_dot32(f, acc[r], f->codes(block + r * w_stride, &p[r], i), x32, &p[r], i);
+        for (int i = 0; i < f->unit / 32; i++) {
+            const rkv_w32 x32 = rkv_load_w32(x + 32 * i);
+            RKV_UNROLL
+            for (int r = 0; r < n_row; r++) {
+                const rkv_w32 q = f->codes(block + r * w_stride, &p[r], u, i);
+                acc[r] = rkv_dot32(f, acc[r], q, x32, &p[r], u, i);
+            }
+        }
+    }
+}
+
+/* Asks for what lies RKV_AHEAD behind a step: usually a later part of the row or a following row; harmless
+ * where there is none. */
+RKV_INLINE void rkv_prefetch(const rkv_format *f, const char *block, ptrdiff_t w_stride, const int n_row)
+{
+    RKV_UNROLL
+    for (int r = 0; r < n_row; r++) {
+        const uintptr_t at = (uintptr_t)(block + r * w_stride) + RKV_AHEAD;
+        RKV_UNROLL
+        for (int b = 0; b < rkv_step_bytes(f); b += 64)
+            _mm_prefetch((const char *)(at + (uintptr_t)b), _MM_HINT_T0);
+    }
+}
+
+/* The rest of plain numbers behind the last 32, filled up with zeros. */
+enum { RKV_REST_BYTES = 32 * sizeof(float) };
+
+RKV_INLINE void rkv_unpack(const rkv_format *f, float *out, const void *src, int64_t n)
+{
+    const char *block = src;
+    for (; n >= RKV_STEP; n -= RKV_STEP, block += rkv_step_bytes(f), out += RKV_STEP)
+        rkv_unpack_step(f, out, block, RKV_STEP);
+    if (!f->small || !n)
+        return;
+    const int whole = (int)n / 32 * 32;
+    rkv_unpack_step(f, out, block, whole);
+    if (!f->scales && whole < n) {
+        const size_t rest = (size_t)(n - whole);
+        char in[RKV_REST_BYTES] = {0};
+        float w[32];
+        memcpy(in, block + whole / 32 * f->bytes, rest * (size_t)f->bytes / 32);
+        rkv_unpack_step(f, w, in, 32);
+        memcpy(out + whole, w, rest * sizeof *out);
     }
 }
 
@@ -141,29 +191,30 @@ RKV_INLINE void rkv_dot_blocks(const rkv_format *f, vf *acc, const char *block, 
 RKV_INLINE void rkv_rows(const rkv_format *f, float *y, const char *w, ptrdiff_t w_stride, const float *x,
                          int n_in, const int n_row)
 {
-    vf acc[2] = {vf_zero(), vf_zero()};
+    rkv_acc acc[2] = {{{v_zero(), v_zero()}}, {{v_zero(), v_zero()}}};
+    const char *block = w;
     int i = 0;
-    for (; i + f->len <= n_in; i += f->len, w += f->bytes) {
-        RKV_UNROLL
-        for (int r = 0; r < n_row; r++) {
-            RKV_UNROLL
-            for (int b = 0; b < f->bytes; b += 64)
-                _mm_prefetch(w + r * w_stride + RKV_AHEAD + b, _MM_HINT_T0);
-        }
-        rkv_dot_blocks(f, acc, w, w_stride, x + i, n_row);
+    for (; n_in - i >= RKV_STEP; i += RKV_STEP, block += rkv_step_bytes(f)) {
+        rkv_prefetch(f, block, w_stride, n_row);
+        rkv_dot_step(f, acc, block, w_stride, x + i, RKV_STEP, n_row);
     }
-    if (!f->scales && i < n_in) {               /* a rest of plain numbers: zeros fill it up */
-        const size_t n = (size_t)(n_in - i), bytes = n * (size_t)f->bytes / 32;
-        char in[2][RKV_MAX_BYTES] = {{0}};
-        float rest[32] = {0.0f};
+    if (f->small && n_in - i >= 32) {
+        const int n = (n_in - i) / 32 * 32;
+        rkv_dot_step(f, acc, block, w_stride, x + i, n, n_row);
+        i += n;
+    }
+    if (!f->scales && i < n_in) {
+        const size_t rest = (size_t)(n_in - i), bytes = rest * (size_t)f->bytes / 32;
+        char in[2][RKV_REST_BYTES] = {{0}};
+        float x32[32] = {0.0f};
         for (int r = 0; r < n_row; r++)
-            memcpy(in[r], w + r * w_stride, bytes);
-        memcpy(rest, x + i, n * sizeof *rest);
-        rkv_dot_blocks(f, acc, in[0], RKV_MAX_BYTES, rest, n_row);
+            memcpy(in[r], w + r * w_stride + i / 32 * f->bytes, bytes);
+        memcpy(x32, x + i, rest * sizeof *x32);
+        rkv_dot_step(f, acc, in[0], RKV_REST_BYTES, x32, 32, n_row);
     }
     RKV_UNROLL
     for (int r = 0; r < n_row; r++)
-        y[r] = vf_sum(acc[r]);
+        y[r] = v_sum(v_add(acc[r].v[0], acc[r].v[1]));
 }
 
 /* Two rows at a time share the loads of x and keep two streams from memory busy. */
@@ -178,16 +229,20 @@ RKV_INLINE void rkv_matvec(const rkv_format *f, float *y, const void *w, ptrdiff
         rkv_rows(f, y + r, row, w_stride, x, n_in, 1);
 }
 
-/* Both kernels of a format f in a tier. */
-#define RKV_WEIGHT_KERNELS(dt, isa, f) \
-    void rkv_unpack_##dt##_##isa(float *out, const void *src, int64_t n) \
+/* Both kernels of a type: bytes of a block, weights of a unit and per scale, kind, scales. */
+#define RKV_SMALL(dt, bytes, kind, scales) RKV_WEIGHT_KERNELS(dt, bytes, 32, 32, 1, kind, scales)
+#define RKV_LARGE(dt, bytes, unit, group, kind, scales) \
+    RKV_WEIGHT_KERNELS(dt, bytes, unit, group, 0, kind, scales)
+#define RKV_WEIGHT_KERNELS(dt, bytes, unit, group, small, kind, scales) \
+    static const rkv_format format_##dt = {bytes, unit, group, small, kind, scales, codes_##dt}; \
+    void RKV_TIER(unpack_##dt)(float *out, const void *src, int64_t n) \
     { \
-        rkv_unpack(f, out, src, n); \
+        rkv_unpack(&format_##dt, out, src, n); \
     } \
-    void rkv_matvec_##dt##_##isa(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, \
-                                 int n_in) \
+    void RKV_TIER(matvec_##dt)(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, \
+                               int n_in) \
     { \
-        rkv_matvec(f, y, w, w_stride, x, n_out, n_in); \
+        rkv_matvec(&format_##dt, y, w, w_stride, x, n_out, n_in); \
     }
 
 #endif

@@ -33,8 +33,8 @@ static const void *slot(const void *base, rkv_dtype type, int t, int d_head)
 }
 
 /* Slots [t0, t0 + n) as f32: keys transposed, values as rows. Returns the values. */
-static const float *load_tile(const rkv_ops *ops, tile *t, const rkv_kv_view *kv, const float *v_plain,
-                              int t0, int n)
+static const float *load_tile(const rkv_ops *ops, tile *t, const rkv_kv_view *kv,
+                              const float *v_plain, int t0, int n)
 {
     const int d = kv->d_head;
     ops->unpack[kv->k_type](t->row, slot(kv->k, kv->k_type, t0, d), (int64_t)n * d);
@@ -62,8 +62,8 @@ void rkv_attend_begin(float *out, float *m, float *l, int n_q, int d_head)
 }
 
 void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const float *q, int n_q,
-                    const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv, const float *v_plain,
-                    float *scratch)
+                    const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv,
+                    const float *v_plain, float *scratch)
 {
     const rkv_ops *ops = &be->ops;
     const int d = kv->d_head;
@@ -102,19 +102,21 @@ void rkv_attend_end(const rkv_backend *be, float *out, const float *l, int n_q, 
     }
 }
 
-void rkv_attend_chunk(const rkv_backend *be, float *out, float *m, float *l, const float *q, int n_q,
-                      const rkv_kv_view *kv, int first, int n, float *scratch)
+void rkv_attend_chunk(const rkv_backend *be, float *out, float *m, float *l, const float *q,
+                      int n_q, const rkv_kv_view *kv, int first, int n, float *scratch)
 {
     const rkv_ops *ops = &be->ops;
     const int d = kv->d_head;
-    ops->kv_score[kv->k_type](scratch, RKV_ATTN_CHUNK, q, slot(kv->k, kv->k_type, first, d), n_q, n, d);
+    ops->kv_score[kv->k_type](scratch, RKV_ATTN_CHUNK, q, slot(kv->k, kv->k_type, first, d), n_q, n,
+                              d);
     for (int i = 0; i < n_q; i++) {
         m[i] = -INFINITY;
         l[i] = 0.0f;
         ops->softmax_step[RKV_DT_f32](scratch + (ptrdiff_t)i * RKV_ATTN_CHUNK, n, &m[i], &l[i]);
     }
     memset(out, 0, (size_t)n_q * (size_t)d * sizeof *out);
-    ops->kv_mix[kv->v_type](out, scratch, RKV_ATTN_CHUNK, slot(kv->v, kv->v_type, first, d), n_q, n, d);
+    ops->kv_mix[kv->v_type](out, scratch, RKV_ATTN_CHUNK, slot(kv->v, kv->v_type, first, d), n_q, n,
+                            d);
 }
 
 void rkv_attend_merge(float *out, int d_head, const float *o, ptrdiff_t o_step, const float *m,

@@ -12,9 +12,10 @@ typedef struct rkv_backend {
     int blas;                   /* prefill products by OpenBLAS sgemm instead of our own kernels */
 } rkv_backend;
 
-/* Picks kernels for this CPU, no stronger than the environment variable RKV_CPU names. RKV_GEMM=own or
- * blas forces the path of prefill products; by default OpenBLAS serves CPUs for which we have no
- * kernel (tier ref chosen by the CPU, not by RKV_CPU). RKV_E_ARG: unknown name, tier not on this CPU. */
+/* Picks kernels for this CPU, no stronger than the environment variable RKV_CPU names. RKV_GEMM=own
+ * or blas forces the path of prefill products; by default OpenBLAS serves CPUs for which we have no
+ * kernel (tier ref chosen by the CPU, not by RKV_CPU). RKV_E_ARG: unknown name, tier not on this
+ * CPU. */
 rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e);
 
 /* OpenBLAS version and core; "none" when built without. */
@@ -30,8 +31,8 @@ typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a vie
 /* y[n_out] = w x for one row x[n_in]; w is read once, as it is stored. Rows split over n_thread. */
 void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const float *x, int n_thread);
 
-/* A weight matrix unpacked to f32 for products with many rows: [panel][n_in][nr], the last panel as wide
- * as there are rows left. With blas: plain rows [n_out][n_in]. */
+/* A weight matrix unpacked to f32 for products with many rows: [panel][n_in][nr], the last panel as
+ * wide as there are rows left. With blas: plain rows [n_out][n_in]. */
 typedef struct rkv_panels {
     float *data;
     int n_out, n_in;
@@ -44,8 +45,8 @@ size_t rkv_panels_bytes(const rkv_matrix *w);
 rkv_panels rkv_panels_pack(const rkv_backend *be, float *data, const rkv_matrix *w, int first,
                            int n_out, int n_thread);
 
-/* out[i][j] = sum_p x[i][p] w[j][p], i < n_row; ldo, ldx: floats from row to row. A row's result does
- * not depend on n_row or n_thread (own kernels; OpenBLAS does not promise it). */
+/* out[i][j] = sum_p x[i][p] w[j][p], i < n_row; ldo, ldx: floats from row to row. A row's result
+ * does not depend on n_row or n_thread (own kernels; OpenBLAS does not promise it). */
 void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
                         ptrdiff_t ldx, int n_row, const rkv_panels *w, int n_thread);
 
@@ -61,36 +62,37 @@ typedef struct rkv_kv_view {    /* slots of one (layer, KV head); borrowed from 
     const int32_t *pos;         /* [n_slot] original position, ascending */
     rkv_dtype k_type, v_type;
     int n_slot, d_head;
-    int phase;                  /* slot 0 lies so far into a tile: its position modulo RKV_ATTN_TILE */
+    int phase; /* slot 0 lies so far into a tile: its position modulo RKV_ATTN_TILE */
 } rkv_kv_view;
 
 /* Floats of scratch that rkv_attend_add needs for n_q rows. */
 size_t rkv_attend_scratch(int n_q, int d_head);
 
-/* Attention of n_q rows in steps: begin, add once per run of slots, end. out[n_q][d_head], m[n_q] and
- * l[n_q] are the state between the steps. */
+/* Attention of n_q rows in steps: begin, add once per run of slots, end. out[n_q][d_head], m[n_q]
+ * and l[n_q] are the state between the steps. */
 void rkv_attend_begin(float *out, float *m, float *l, int n_q, int d_head);
 
-/* Adds slots [lo[i], hi[i]) of kv to row i: q [n_q][d_head], already scaled, must not overlap out; lo and
- * hi ascend with i and may be empty ranges. v_plain != NULL: f32 values [n_slot][d_head] that stand for
- * kv->v (a perturbed cache). A row's bits depend on its own slots only: tiles begin where slot + phase is
- * a multiple of RKV_ATTN_TILE, whatever was dropped in front, so a run may be cut there without a change.
- * Source: online softmax, Milakov & Gimelshein 2018; tiling, Dao et al. 2022 (FlashAttention). */
+/* Adds slots [lo[i], hi[i]) of kv to row i: q [n_q][d_head], already scaled, must not overlap out;
+ * lo and hi ascend with i and may be empty ranges. v_plain != NULL: f32 values [n_slot][d_head]
+ * that stand for kv->v (a perturbed cache). A row's bits depend on its own slots only: tiles begin
+ * where slot + phase is a multiple of RKV_ATTN_TILE, whatever was dropped in front, so a run may be
+ * cut there without a change. Source: online softmax, Milakov & Gimelshein 2018; tiling, Dao et al.
+ * 2022 (FlashAttention). */
 void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const float *q, int n_q,
-                    const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv, const float *v_plain,
-                    float *scratch);
+                    const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv,
+                    const float *v_plain, float *scratch);
 
 /* Divides by the sums. Every row must have seen a slot. */
 void rkv_attend_end(const rkv_backend *be, float *out, const float *l, int n_q, int d_head);
 
-/* One chunk of decode: slots [first, first + n) of kv, n <= RKV_ATTN_CHUNK, for n_q queries [n_q][d_head],
- * scaled: out[i] = sum_t exp(s_t - m[i]) v_t, l[i] = sum_t exp(s_t - m[i]), m[i] = max s_t.
- * scratch: n_q * RKV_ATTN_CHUNK floats. */
-void rkv_attend_chunk(const rkv_backend *be, float *out, float *m, float *l, const float *q, int n_q,
-                      const rkv_kv_view *kv, int first, int n, float *scratch);
+/* One chunk of decode: slots [first, first + n) of kv, n <= RKV_ATTN_CHUNK, for n_q queries
+ * [n_q][d_head], scaled: out[i] = sum_t exp(s_t - m[i]) v_t, l[i] = sum_t exp(s_t - m[i]), m[i] =
+ * max s_t. scratch: n_q * RKV_ATTN_CHUNK floats. */
+void rkv_attend_chunk(const rkv_backend *be, float *out, float *m, float *l, const float *q,
+                      int n_q, const rkv_kv_view *kv, int first, int n, float *scratch);
 
-/* Merges n_part partial results of one query in ascending order: out[d_head] = the attention; o, m and l of
- * part p lie at o + p * o_step, m[p * ml_step], l[p * ml_step]. */
+/* Merges n_part partial results of one query in ascending order: out[d_head] = the attention; o, m
+ * and l of part p lie at o + p * o_step, m[p * ml_step], l[p * ml_step]. */
 void rkv_attend_merge(float *out, int d_head, const float *o, ptrdiff_t o_step, const float *m,
                       const float *l, ptrdiff_t ml_step, int n_part);
 

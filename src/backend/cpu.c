@@ -15,7 +15,8 @@ const char *rkv_backend_blas_name(void)
 {
     static char name[128];
     if (!name[0])
-        snprintf(name, sizeof name, "%.80s (%.40s)", openblas_get_config(), openblas_get_corename());
+        snprintf(name, sizeof name, "%.80s (%.40s)", openblas_get_config(),
+                 openblas_get_corename());
     return name;
 }
 #else

@@ -1,4 +1,5 @@
-/* Products with a weight matrix: one row straight from the stored weights, many rows from panels. */
+/* Products with a weight matrix: one row straight from the stored weights, many rows from panels.
+ */
 #include "config.h"
 #include "backend/backend.h"
 
@@ -11,7 +12,7 @@
 #endif
 
 enum {
-    UNPACK = 256,               /* elements of a row unpacked at a time: a multiple of every block */
+    UNPACK = 256, /* elements of a row unpacked at a time: a multiple of every block */
     NR_MAX = 32,
     /* Depth of a pass: a panel slice [KC][nr] and its rows of x stay in the first-level cache. */
     KC = 256,
@@ -46,7 +47,8 @@ size_t rkv_panels_bytes(const rkv_matrix *w)
 }
 
 /* Elements [k0, k0 + n) of row `row`, unpacked. */
-static void unpack_part(const rkv_backend *be, float *out, const rkv_matrix *w, int row, int k0, int n)
+static void unpack_part(const rkv_backend *be, float *out, const rkv_matrix *w, int row, int k0,
+                        int n)
 {
     const rkv_dtype_desc *d = rkv_dtype_get(w->type);
     const char *src = matrix_row(w, row);
@@ -86,14 +88,14 @@ static void product_blas(float *out, ptrdiff_t ldo, const float *x, ptrdiff_t ld
                          const rkv_panels *w, int n_thread)
 {
     openblas_set_num_threads(n_thread);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n_row, w->n_out, w->n_in, 1.0f, x, (int)ldx,
-                w->data, w->n_in, 0.0f, out, (int)ldo);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n_row, w->n_out, w->n_in, 1.0f, x,
+                (int)ldx, w->data, w->n_in, 0.0f, out, (int)ldo);
 }
 #endif
 
 /* Rows [i0, i0 + m) of the product with one panel, one pass of depth KC after the other. */
-static void panel_product(const rkv_ops *ops, float *out, ptrdiff_t ldo, const float *x, ptrdiff_t ldx,
-                          int m, const float *panel, int nr, int n_in)
+static void panel_product(const rkv_ops *ops, float *out, ptrdiff_t ldo, const float *x,
+                          ptrdiff_t ldx, int m, const float *panel, int nr, int n_in)
 {
     for (int k0 = 0; k0 < n_in; k0 += KC)
         ops->gemm[RKV_DT_f32](out, ldo, x + k0, ldx, panel + (size_t)k0 * (size_t)nr, nr, m, nr,

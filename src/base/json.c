@@ -13,8 +13,8 @@
 
 enum { MAX_DEPTH = 64 };
 
-/* cJSON lets duplicate keys, deep nesting and infinities pass; a profile with two values for one key
- * has no meaning. Keys are compared pairwise for small objects, which all of ours are. */
+/* cJSON lets duplicate keys, deep nesting and infinities pass; a profile with two values for one
+ * key has no meaning. Keys are compared pairwise for small objects, which all of ours are. */
 static rkv_status check_tree(const cJSON *node, int depth, const char *source, rkv_error *e)
 {
     if (depth > MAX_DEPTH)
@@ -26,7 +26,8 @@ static rkv_status check_tree(const cJSON *node, int depth, const char *source, r
         if (cJSON_IsObject(node))
             for (const cJSON *d = c->next; d; d = d->next)
                 if (!strcmp(c->string, d->string))
-                    return rkv_fail(e, RKV_E_FORMAT, "%s: key '%s' occurs twice", source, c->string);
+                    return rkv_fail(e, RKV_E_FORMAT, "%s: key '%s' occurs twice", source,
+                                    c->string);
         if (c->child)
             RKV_TRY(check_tree(c, depth + 1, source, e));
     }
@@ -103,8 +104,8 @@ rkv_status rkv_json_string(const char **out, const cJSON *object, const char *ke
     return RKV_OK;
 }
 
-rkv_status rkv_json_number(double *out, const cJSON *object, const char *key, double min, double max,
-                           const char *source, rkv_error *e)
+rkv_status rkv_json_number(double *out, const cJSON *object, const char *key, double min,
+                           double max, const char *source, rkv_error *e)
 {
     const cJSON *v;
     RKV_TRY(rkv_json_get(&v, object, key, source, e));
@@ -123,7 +124,8 @@ rkv_status rkv_json_int(int *out, const cJSON *object, const char *key, int min,
     double d;
     RKV_TRY(rkv_json_number(&d, object, key, min, max, source, e));
     if (d != floor(d))
-        return rkv_fail(e, RKV_E_FORMAT, "%s: key '%s' is %g, expected a whole number", source, key, d);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: key '%s' is %g, expected a whole number", source, key,
+                        d);
     *out = (int)d;
     return RKV_OK;
 }

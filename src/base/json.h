@@ -1,6 +1,7 @@
 /* Checked reading of JSON over cJSON, and writing of it as text.
- * Getters take the name of the source ("profile.json") for their messages: file, key, what was found,
- * what was expected. Duplicate keys, trailing bytes, depth over 64 and non-finite numbers are refused. */
+ * Getters take the name of the source ("profile.json") for their messages: file, key, what was
+ * found, what was expected. Duplicate keys, trailing bytes, depth over 64 and non-finite numbers
+ * are refused. */
 #ifndef RKV_JSON_H
 #define RKV_JSON_H
 
@@ -11,8 +12,10 @@
 
 #include "base/err.h"
 
-/* Parses n bytes of text; the tree belongs to the caller (cJSON_Delete). RKV_E_FORMAT, RKV_E_MEM. */
-rkv_status rkv_json_parse(cJSON **out, const char *text, size_t n, const char *source, rkv_error *e);
+/* Parses n bytes of text; the tree belongs to the caller (cJSON_Delete). RKV_E_FORMAT, RKV_E_MEM.
+ */
+rkv_status rkv_json_parse(cJSON **out, const char *text, size_t n, const char *source,
+                          rkv_error *e);
 
 /* Reads a whole regular file of at most max bytes, 0-terminated; freed with rkv_mem_free. */
 rkv_status rkv_json_read_file(char **text, size_t *n, const char *path, size_t max, rkv_error *e);
@@ -24,8 +27,8 @@ rkv_status rkv_json_string(const char **out, const cJSON *object, const char *ke
                            const char *source, rkv_error *e);
 rkv_status rkv_json_int(int *out, const cJSON *object, const char *key, int min, int max,
                         const char *source, rkv_error *e);
-rkv_status rkv_json_number(double *out, const cJSON *object, const char *key, double min, double max,
-                           const char *source, rkv_error *e);
+rkv_status rkv_json_number(double *out, const cJSON *object, const char *key, double min,
+                           double max, const char *source, rkv_error *e);
 rkv_status rkv_json_array(const cJSON **out, const cJSON *object, const char *key,
                           const char *source, rkv_error *e);
 
@@ -33,8 +36,8 @@ rkv_status rkv_json_array(const cJSON **out, const cJSON *object, const char *ke
 rkv_status rkv_json_ids(int32_t **ids, size_t *n, const cJSON *array, int n_vocab,
                         const char *source, rkv_error *e);
 
-/* A string that grows; every append keeps it 0-terminated. After a failed allocation it stays as it is
- * and bad is set, to be looked at once, at the end. */
+/* A string that grows; every append keeps it 0-terminated. After a failed allocation it stays as it
+ * is and bad is set, to be looked at once, at the end. */
 typedef struct rkv_text {
     char *data;
     size_t n, cap;

@@ -1,4 +1,5 @@
-/* Memory: every allocation of the library goes through here, is counted, and can be made to fail. */
+/* Memory: every allocation of the library goes through here, is counted, and can be made to fail.
+ */
 #ifndef RKV_MEM_H
 #define RKV_MEM_H
 
@@ -6,7 +7,8 @@
 #include <stdint.h>
 
 /* n bytes, 64-byte aligned, contents undefined; NULL when there is no memory. n may be 0.
- * Large blocks ask the kernel for huge pages; pages belong to the NUMA node of their first writer. */
+ * Large blocks ask the kernel for huge pages; pages belong to the NUMA node of their first writer.
+ */
 void *rkv_mem_alloc(size_t n);
 /* The same for count * size bytes, zeroed; NULL also when the product overflows. */
 void *rkv_mem_calloc(size_t count, size_t size);

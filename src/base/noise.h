@@ -25,7 +25,8 @@ static inline double rkv_noise_uniform(uint64_t key, uint64_t j)
     return ((double)(rkv_noise_word(key, j) >> 11) + 0.5) * 0x1p-53;
 }
 
-/* out[i] = standard normal deviate first + i of the stream, i < n (Box & Muller 1958, cosine half). */
+/* out[i] = standard normal deviate first + i of the stream, i < n (Box & Muller 1958, cosine half).
+ */
 void rkv_noise_normal(double *out, uint64_t key, uint64_t first, int n);
 
 #endif

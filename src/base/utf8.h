@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* Bytes of the well-formed character at p, of which n >= 1 bytes are there; 0 when there is none. */
+/* Bytes of the well-formed character at p, of which n >= 1 bytes are there; 0 when there is none.
+ */
 static inline size_t rkv_utf8_length(const unsigned char *p, size_t n)
 {
     if (p[0] < 0x80)
@@ -21,7 +22,8 @@ static inline size_t rkv_utf8_length(const unsigned char *p, size_t n)
     return overlong || surrogate || beyond ? 0 : len;
 }
 
-/* Position of the first byte of n that is a NUL or no well-formed character; n when there is none. */
+/* Position of the first byte of n that is a NUL or no well-formed character; n when there is none.
+ */
 static inline size_t rkv_utf8_check(const void *text, size_t n)
 {
     const unsigned char *p = text;

@@ -44,7 +44,8 @@ static void select_head(const job *j, int h, int32_t *keep, float *scratch)
     float *q = scratch, *score = q + (size_t)j->n_query * (size_t)n_group * (size_t)c->d_head;
     float *work = score + j->n;
     gather_group(j, h, q);
-    const rkv_observed o = {&j->s->m->backend, rkv_kv_view_of(j->s->kv, j->l, h), q, j->n_query, n_group};
+    const rkv_observed o = {&j->s->m->backend, rkv_kv_view_of(j->s->kv, j->l, h), q, j->n_query,
+                            n_group};
     j->selector->score(j->p, &o, score, work);
     rkv_keep_best(keep, score, j->n, j->p->window, j->budget, (uint32_t *)work);
 }
@@ -69,15 +70,18 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
     const size_t work = j.selector->scratch(p, n, n_group, c->d_head);
     j.head_floats = (size_t)n_query * (size_t)n_group * (size_t)c->d_head + (size_t)n +
                     (work > (size_t)n ? work : (size_t)n);
-    float *scratch = rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, j.head_floats * sizeof *scratch));
-    int32_t *keep = rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, (size_t)budget * sizeof *keep));
+    float *scratch =
+        rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, j.head_floats * sizeof *scratch));
+    int32_t *keep =
+        rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, (size_t)budget * sizeof *keep));
     rkv_status status = RKV_OK;
     if (!scratch || !keep)
         status = rkv_fail(e, RKV_E_MEM, "selection in layer %d: out of memory for %d tokens", l, n);
     else
         select_layer(&j, keep, scratch);
     for (int h = 0; !status && h < c->n_kv_head; h++)
-        status = rkv_kv_compact(s->kv, l, h, keep + (ptrdiff_t)h * budget, budget, budget + room, e);
+        status =
+            rkv_kv_compact(s->kv, l, h, keep + (ptrdiff_t)h * budget, budget, budget + room, e);
     rkv_mem_free(scratch);
     rkv_mem_free(keep);
     return status;
@@ -86,12 +90,16 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
 static rkv_status check_compressible(const rkv_session *s, const rkv_policy *p, rkv_error *e)
 {
     if (!s->n_prompt || s->n_past != s->n_prompt || s->compressed)
-        return rkv_fail(e, RKV_E_ARG, "compress: needs a session that was prefilled once and not yet "
+        return rkv_fail(e, RKV_E_ARG,
+                        "compress: needs a session that was prefilled once and not yet "
                         "compressed");
     const int want = rkv_selector_find(p->selector)->n_query(p);
-    if (!s->seen.q || !s->seen.per_layer || s->seen.n_query < (want < s->n_prompt ? want : s->n_prompt))
-        return rkv_fail(e, RKV_E_ARG, "compress: the session observed %d queries, the policy needs %d; "
-                        "create it with observe set and at least that window", s->seen.n_query, want);
+    if (!s->seen.q || !s->seen.per_layer ||
+        s->seen.n_query < (want < s->n_prompt ? want : s->n_prompt))
+        return rkv_fail(e, RKV_E_ARG,
+                        "compress: the session observed %d queries, the policy needs %d; "
+                        "create it with observe set and at least that window",
+                        s->seen.n_query, want);
     return RKV_OK;
 }
 
@@ -112,7 +120,8 @@ rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *
         if (rkv_session_skips(s, l))
             continue;
         /* The policy may look at fewer queries than were kept: the last n of them. */
-        const size_t first = ((size_t)l * (size_t)s->seen.n_query + (size_t)(s->seen.n_query - n)) * row;
+        const size_t first =
+            ((size_t)l * (size_t)s->seen.n_query + (size_t)(s->seen.n_query - n)) * row;
         RKV_TRY(rkv_session_compress_layer(s, p, l, s->seen.q + first, n, rkv_session_room(s), e));
     }
     s->compressed = 1;

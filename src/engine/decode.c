@@ -1,6 +1,6 @@
-/* One token: straight products with the stored weights, attention split over chunks of slots so that
- * every K and V byte is read once and all threads have work (flash-decoding, Dao et al. 2023). Chunks
- * and their order are fixed, so the bits do not depend on the thread count. */
+/* One token: straight products with the stored weights, attention split over chunks of slots so
+ * that every K and V byte is read once and all threads have work (flash-decoding, Dao et al. 2023).
+ * Chunks and their order are fixed, so the bits do not depend on the thread count. */
 #include "config.h"
 #include "engine/session.h"
 

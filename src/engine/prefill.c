@@ -1,6 +1,7 @@
-/* Prefill, layer by layer: the whole prompt goes through one layer, that layer's cache is compressed, and
- * only then the next layer starts. Each layer's weights are unpacked once, and no more than one layer's
- * full cache exists at a time. Rows go in chunks inside a layer. Source: METHOD section 6. */
+/* Prefill, layer by layer: the whole prompt goes through one layer, that layer's cache is
+ * compressed, and only then the next layer starts. Each layer's weights are unpacked once, and no
+ * more than one layer's full cache exists at a time. Rows go in chunks inside a layer. Source:
+ * METHOD section 6. */
 #include "config.h"
 #include "engine/prefill.h"
 
@@ -48,11 +49,14 @@ static rkv_status alloc(prefill *f, rkv_error *e)
     f->panels = rkv_mem_alloc(most_panel_bytes(s->m));
     f->scratch = rkv_mem_alloc(rkv_step_scratch(c, (int)chunk) * sizeof *f->scratch);
     f->n_old = rkv_mem_alloc((size_t)c->n_kv_head * sizeof *f->n_old);
-    f->attention.scratch = rkv_mem_alloc((size_t)s->n_thread * rkv_row_attention_floats(c) * sizeof(float));
-    if (!f->x || !f->pos || !f->tables || !f->panels || !f->scratch || !f->n_old || !f->attention.scratch)
-        return rkv_fail(e, RKV_E_MEM, "prefill of %d tokens: out of memory, %llu bytes are available; use a "
-                        "smaller prompt or --ubatch-size", f->n,
-                        (unsigned long long)rkv_mem_available(NULL));
+    f->attention.scratch =
+        rkv_mem_alloc((size_t)s->n_thread * rkv_row_attention_floats(c) * sizeof(float));
+    if (!f->x || !f->pos || !f->tables || !f->panels || !f->scratch || !f->n_old ||
+        !f->attention.scratch)
+        return rkv_fail(e, RKV_E_MEM,
+                        "prefill of %d tokens: out of memory, %llu bytes are available; use a "
+                        "smaller prompt or --ubatch-size",
+                        f->n, (unsigned long long)rkv_mem_available(NULL));
     return RKV_OK;
 }
 
@@ -70,7 +74,8 @@ static rkv_status alloc_observation(prefill *f, rkv_error *e)
     const size_t row = (size_t)c->n_head * (size_t)c->d_head * sizeof *s->seen.q;
     const size_t rows = (size_t)least(want, f->n) * (size_t)(s->o.observe ? c->n_layer : 1);
     rkv_mem_free(s->seen.q);
-    s->seen = (rkv_observation){rkv_mem_alloc(rkv_mem_product(rows, row)), least(want, f->n), s->o.observe};
+    s->seen = (rkv_observation){rkv_mem_alloc(rkv_mem_product(rows, row)), least(want, f->n),
+                                s->o.observe};
     if (!s->seen.q)
         return rkv_fail(e, RKV_E_MEM, "prefill: out of memory for the observed queries");
     return RKV_OK;
@@ -83,8 +88,12 @@ static void set_step(prefill *f)
     const size_t table = (size_t)f->n * (size_t)m->rope[0].n_pair;
     for (int i = 0; i < f->n; i++)
         f->pos[i] = s->n_past + i;
-    f->step = (rkv_step){.be = &m->backend, .n_thread = s->n_thread, .rope_first = s->n_past,
-                         .panels = f->w, .attend = rkv_row_attention_run, .attend_ctx = &f->attention};
+    f->step = (rkv_step){.be = &m->backend,
+                         .n_thread = s->n_thread,
+                         .rope_first = s->n_past,
+                         .panels = f->w,
+                         .attend = rkv_row_attention_run,
+                         .attend_ctx = &f->attention};
     for (int r = 0; r < m->n_rope; r++) {
         float *cosine = f->tables + 2 * (size_t)r * table, *sine = cosine + table;
         rkv_rope_table(&m->rope[r], cosine, sine, s->n_past, f->n, s->n_thread);
@@ -116,7 +125,8 @@ static rkv_status report(const prefill *f, int l, int done, rkv_error *e)
     const int64_t n_layer = s->m->config.n_layer;
     const int64_t at = ((int64_t)l * f->n + done) / n_layer;
     if (s->o.progress(s->o.progress_ctx, "prefill", at, f->n))
-        return rkv_fail(e, RKV_E_CANCELLED, "interrupted in prefill, at layer %d of %d", l, (int)n_layer);
+        return rkv_fail(e, RKV_E_CANCELLED, "interrupted in prefill, at layer %d of %d", l,
+                        (int)n_layer);
     return RKV_OK;
 }
 
@@ -128,7 +138,7 @@ static rkv_status trim_sliding(prefill *f, int l, rkv_error *e)
     const int stay = s->m->config.sliding_window - 1, n = rkv_kv_at(s->kv, l, 0)->n_slot;
     if (n <= stay)
         return RKV_OK;
-    if (!f->first_prompt) {                     /* undone only by keeping everything until the end */
+    if (!f->first_prompt) { /* undone only by keeping everything until the end */
         rkv_kv_drop_front(s->kv, l, n - stay);
         return RKV_OK;
     }
@@ -139,7 +149,8 @@ static rkv_status trim_sliding(prefill *f, int l, rkv_error *e)
         keep[i] = n - stay + i;
     rkv_status status = RKV_OK;
     for (int h = 0; !status && h < s->m->config.n_kv_head; h++)
-        status = rkv_kv_compact(s->kv, l, h, keep, stay, stay + least(SLACK, rkv_session_room(s)), e);
+        status =
+            rkv_kv_compact(s->kv, l, h, keep, stay, stay + least(SLACK, rkv_session_room(s)), e);
     rkv_mem_free(keep);
     return status;
 }
@@ -195,7 +206,8 @@ static int collect(void *ctx, int c0, int n_col, const float *logits, int ld)
     return 0;
 }
 
-static rkv_status hand_out_logits(prefill *f, size_t first, rkv_logits_fn *fn, void *ctx, rkv_error *e)
+static rkv_status hand_out_logits(prefill *f, size_t first, rkv_logits_fn *fn, void *ctx,
+                                  rkv_error *e)
 {
     const size_t most_bytes = (size_t)64 << 20;
     const rkv_model *m = f->s->m;
@@ -235,7 +247,8 @@ static rkv_status run(prefill *f, const int32_t *ids, size_t first, rkv_logits_f
         RKV_TRY(run_layer(f, l, e));
     if (fn)
         RKV_TRY(hand_out_logits(f, first, fn, ctx, e));
-    rkv_model_head_row(s->m, f->x + (ptrdiff_t)(f->n - 1) * c->d_model, s->row, s->logits, s->n_thread);
+    rkv_model_head_row(s->m, f->x + (ptrdiff_t)(f->n - 1) * c->d_model, s->row, s->logits,
+                       s->n_thread);
     return RKV_OK;
 }
 

@@ -4,7 +4,8 @@
 
 #include "engine/session.h"
 
-/* Query rows of one tile: enough that unpacking 64 keys is a small part of multiplying with them. */
+/* Query rows of one tile: enough that unpacking 64 keys is a small part of multiplying with them.
+ */
 enum { RKV_ROWS_PER_TILE = 192 };
 
 typedef struct rkv_row_attention {
@@ -20,8 +21,8 @@ typedef struct rkv_row_attention {
 /* Floats of scratch per thread. */
 size_t rkv_row_attention_floats(const rkv_config *c);
 
-/* The attend callback of rkv_step: appends k and v of the step's rows to the cache (room is reserved),
- * copies observed queries, fills att. ctx: rkv_row_attention. */
+/* The attend callback of rkv_step: appends k and v of the step's rows to the cache (room is
+ * reserved), copies observed queries, fills att. ctx: rkv_row_attention. */
 void rkv_row_attention_run(void *ctx, rkv_step *step, int l);
 
 #endif

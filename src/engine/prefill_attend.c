@@ -1,4 +1,5 @@
-/* Attention of many new rows: appended to the cache first, then each tile of rows sees what it may. */
+/* Attention of many new rows: appended to the cache first, then each tile of rows sees what it may.
+ */
 #include "config.h"
 #include "engine/prefill.h"
 
@@ -70,7 +71,8 @@ static void attend_tile(const rkv_row_attention *a, const rkv_step *step, int l,
 {
     const rkv_config *c = &a->s->m->config;
     const int d = c->d_head, n_group = c->n_head / c->n_kv_head, per_tile = positions_per_tile(c);
-    const int first = t * per_tile, left = step->n_tok - first, n_pos = left < per_tile ? left : per_tile;
+    const int first = t * per_tile, left = step->n_tok - first,
+              n_pos = left < per_tile ? left : per_tile;
     const int n_q = n_pos * n_group, rows = rows_per_tile(c);
     const size_t row = (size_t)n_group * (size_t)d;
     float *q = scratch, *out = q + (size_t)rows * (size_t)d, *m = out + (size_t)rows * (size_t)d;
@@ -85,7 +87,8 @@ static void attend_tile(const rkv_row_attention *a, const rkv_step *step, int l,
             lo[i * n_group + g] = from;
             hi[i * n_group + g] = a->n_old[h] + (p - a->pos0) + 1;
         }
-        memcpy(q + (size_t)i * row, step->q + ((size_t)(first + i) * (size_t)c->n_kv_head + (size_t)h) * row,
+        memcpy(q + (size_t)i * row,
+               step->q + ((size_t)(first + i) * (size_t)c->n_kv_head + (size_t)h) * row,
                row * sizeof *q);
     }
     step->be->ops.scale[RKV_DT_f32](q, c->attn_scale, n_q * d);
@@ -105,8 +108,10 @@ void rkv_row_attention_run(void *ctx, rkv_step *step, int l)
     observe(a, step);
     const int per_tile = positions_per_tile(c), n_tile = (step->n_tok + per_tile - 1) / per_tile;
     const size_t floats = rkv_row_attention_floats(c);
-    /* Tiles differ in cost (a causal triangle) and are independent: any schedule gives the same bits. */
-    #pragma omp parallel for schedule(dynamic, 1) num_threads(step->n_thread)
+/* Tiles differ in cost (a causal triangle) and are independent: any schedule gives the same bits.
+ */
+#pragma omp parallel for schedule(dynamic, 1) num_threads(step->n_thread)
     for (int i = 0; i < c->n_kv_head * n_tile; i++)
-        attend_tile(a, step, l, i / n_tile, i % n_tile, a->scratch + (size_t)rkv_thread_index() * floats);
+        attend_tile(a, step, l, i / n_tile, i % n_tile,
+                    a->scratch + (size_t)rkv_thread_index() * floats);
 }

@@ -21,8 +21,9 @@ static rkv_status kv_type(rkv_dtype *out, const char *name, const rkv_model *m, 
     if (t == RKV_DT_COUNT || !ops->pack[t] || !ops->kv_score[t] || !ops->kv_mix[t])
         return rkv_fail(e, RKV_E_ARG, "%s '%.40s': expected f16 or f32", what, name);
     if (m->config.d_head % rkv_dtype_get(t)->block_len)
-        return rkv_fail(e, RKV_E_ARG, "%s '%s': heads of %d numbers cannot be stored in blocks of %d", what,
-                        name, m->config.d_head, rkv_dtype_get(t)->block_len);
+        return rkv_fail(e, RKV_E_ARG,
+                        "%s '%s': heads of %d numbers cannot be stored in blocks of %d", what, name,
+                        m->config.d_head, rkv_dtype_get(t)->block_len);
     *out = t;
     return RKV_OK;
 }
@@ -34,17 +35,22 @@ static rkv_status check_options(rkv_session *s, rkv_error *e)
     if (o->n_ctx == 0)
         o->n_ctx = s->m->config.n_ctx_train;
     if (o->n_ctx < 1 || o->n_ctx > RKV_MAX_CTX)
-        return rkv_fail(e, RKV_E_ARG, "context of %d tokens, expected 1 to %d", o->n_ctx, RKV_MAX_CTX);
+        return rkv_fail(e, RKV_E_ARG, "context of %d tokens, expected 1 to %d", o->n_ctx,
+                        RKV_MAX_CTX);
     if (o->n_thread < 0 || o->n_thread > MAX_THREAD)
-        return rkv_fail(e, RKV_E_ARG, "%d threads, expected 0 (all) to %d", o->n_thread, MAX_THREAD);
+        return rkv_fail(e, RKV_E_ARG, "%d threads, expected 0 (all) to %d", o->n_thread,
+                        MAX_THREAD);
     if (o->n_chunk < 1 || o->n_chunk > MAX_CHUNK)
-        return rkv_fail(e, RKV_E_ARG, "prefill chunk of %d rows, expected 1 to %d", o->n_chunk, MAX_CHUNK);
+        return rkv_fail(e, RKV_E_ARG, "prefill chunk of %d rows, expected 1 to %d", o->n_chunk,
+                        MAX_CHUNK);
     s->n_thread = rkv_thread_count(o->n_thread);
     RKV_TRY(rkv_policy_check(&o->policy, e));
     const rkv_allocator *a = rkv_allocator_find(o->policy.allocator);
     if (a->needs_profile && rkv_policy_active(&o->policy) && !o->policy.profile)
-        return rkv_fail(e, RKV_E_ARG, "policy: allocator '%s' needs a profile of the model; make one with "
-                        "rkv profile and name it with --kv-profile", a->name);
+        return rkv_fail(e, RKV_E_ARG,
+                        "policy: allocator '%s' needs a profile of the model; make one with "
+                        "rkv profile and name it with --kv-profile",
+                        a->name);
     if (o->policy.profile)
         RKV_TRY(rkv_profile_check(o->policy.profile, s->m, e));
     return RKV_OK;
@@ -158,8 +164,10 @@ rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_
     if (n < 1)
         return rkv_fail(e, RKV_E_ARG, "the prompt is empty");
     if (n > (size_t)(s->o.n_ctx - s->n_past))
-        return rkv_fail(e, RKV_E_ARG, "%zu tokens do not fit: %d of a context of %d are taken; use a larger "
-                        "--ctx-size", n, s->n_past, s->o.n_ctx);
+        return rkv_fail(e, RKV_E_ARG,
+                        "%zu tokens do not fit: %d of a context of %d are taken; use a larger "
+                        "--ctx-size",
+                        n, s->n_past, s->o.n_ctx);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= s->m->config.n_vocab)
             return rkv_fail(e, RKV_E_ARG, "token id #%zu is %d, expected 0 to %d", i, ids[i],

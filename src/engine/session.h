@@ -1,4 +1,5 @@
-/* A session: one timeline over an immutable model. Inside view for the engine, the sweep and tests. */
+/* A session: one timeline over an immutable model. Inside view for the engine, the sweep and tests.
+ */
 #ifndef RKV_SESSION_H
 #define RKV_SESSION_H
 
@@ -8,9 +9,9 @@
 #include "rkv.h"
 
 typedef struct rkv_observation {        /* queries that selectors score by */
-    float *q;                   /* [n_layer][n_query][n_head][d_head], scaled and rotated; NULL: not kept */
+    float *q; /* [n_layer][n_query][n_head][d_head], scaled and rotated; NULL: not kept */
     int n_query;                /* of the last positions of the first prompt */
-    int per_layer;              /* 0: one layer's worth, reused: layers are compressed as they are done */
+    int per_layer; /* 0: one layer's worth, reused: layers are compressed as they are done */
 } rkv_observation;
 
 struct rkv_session {
@@ -32,7 +33,8 @@ struct rkv_session {
     size_t n_part;              /* floats of part */
 };
 
-/* Tokens of room that a head is given beyond what it holds: what is left of n_ctx, within reason. */
+/* Tokens of room that a head is given beyond what it holds: what is left of n_ctx, within reason.
+ */
 int rkv_session_room(const rkv_session *s);
 
 /* The layer is outside the budget. */
@@ -44,9 +46,9 @@ static inline int rkv_session_skips(const rkv_session *s, int l)
 /* Checks ids and length before anything is touched. */
 rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
 
-/* compress.c: chooses and keeps slots of layer l of the first prompt, all heads, leaving `room` free
- * slots in each; q: the layer's observed queries [n_query][n_head][d_head]. RKV_E_MEM: some heads may be
- * done, the others are as they were. */
+/* compress.c: chooses and keeps slots of layer l of the first prompt, all heads, leaving `room`
+ * free slots in each; q: the layer's observed queries [n_query][n_head][d_head]. RKV_E_MEM: some
+ * heads may be done, the others are as they were. */
 rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, const float *q,
                                       int n_query, int room, rkv_error *e);
 

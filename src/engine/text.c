@@ -35,7 +35,8 @@ rkv_status rkv_tokenize(const rkv_model *m, const char *text, size_t n_byte, uns
 {
     const size_t most = (size_t)1 << 30;
     if (n_byte > most)
-        return rkv_fail(e, RKV_E_ARG, "text of %zu bytes, at most %zu can be tokenized at once", n_byte, most);
+        return rkv_fail(e, RKV_E_ARG, "text of %zu bytes, at most %zu can be tokenized at once",
+                        n_byte, most);
     return rkv_tok_encode(m->tok, text, n_byte, flags, ids, n_id, e);
 }
 
@@ -66,7 +67,8 @@ int rkv_token_is_end(const rkv_model *m, int32_t id)
 }
 
 /* Adds the text of a special token under `key`, unless the caller gave one. */
-static rkv_status add_token(const rkv_model *m, cJSON *vars, const char *key, int32_t id, rkv_error *e)
+static rkv_status add_token(const rkv_model *m, cJSON *vars, const char *key, int32_t id,
+                            rkv_error *e)
 {
     if (!m || id < 0 || cJSON_HasObjectItem(vars, key))
         return RKV_OK;
@@ -84,7 +86,8 @@ rkv_status rkv_template_render(const rkv_model *m, const char *template_text, co
 {
     const char *t = template_text ? template_text : m ? m->chat_template : NULL;
     if (!t)
-        return rkv_fail(e, RKV_E_ARG, "the model has no chat template; name one with --chat-template (%s)",
+        return rkv_fail(e, RKV_E_ARG,
+                        "the model has no chat template; name one with --chat-template (%s)",
                         rkv_template_names());
     cJSON *vars;
     size_t n;
@@ -146,8 +149,12 @@ rkv_status rkv_machine_get_info(rkv_machine_info *out, rkv_error *e)
     rkv_backend be;
     RKV_TRY(rkv_backend_init(&be, e));
     *out = (rkv_machine_info){
-        .cpu = cpu_name(), .tier = be.tier, .tier_max = rkv_cpu_tier_name(rkv_cpu_detect()),
-        .blas = rkv_backend_blas_name(), .n_cpu = rkv_thread_available(), .n_numa_node = numa_nodes(),
+        .cpu = cpu_name(),
+        .tier = be.tier,
+        .tier_max = rkv_cpu_tier_name(rkv_cpu_detect()),
+        .blas = rkv_backend_blas_name(),
+        .n_cpu = rkv_thread_available(),
+        .n_numa_node = numa_nodes(),
     };
     out->available_bytes = rkv_mem_available(&out->memory_bytes);
     return RKV_OK;

@@ -28,11 +28,11 @@ typedef struct rkv_tensor {         /* a view: owns nothing */
 
 typedef struct rkv_gguf rkv_gguf;
 
-/* Opens and checks path and, when its keys say it is split, the other shards beside it. A file whose
- * only fault is tensors of a type we do not know opens; binding such a tensor is what fails.
+/* Opens and checks path and, when its keys say it is split, the other shards beside it. A file
+ * whose only fault is tensors of a type we do not know opens; binding such a tensor is what fails.
  * Errors name file, key or tensor with its index, byte offset, value found and value expected:
- * RKV_E_IO (cannot open, not a regular file), RKV_E_FORMAT, RKV_E_UNSUPPORTED (version, byte order),
- * RKV_E_MEM. On failure *out is left alone. */
+ * RKV_E_IO (cannot open, not a regular file), RKV_E_FORMAT, RKV_E_UNSUPPORTED (version, byte
+ * order), RKV_E_MEM. On failure *out is left alone. */
 rkv_status rkv_gguf_open(rkv_gguf **out, const char *path, rkv_error *e);
 void rkv_gguf_close(rkv_gguf *g);
 
@@ -49,10 +49,11 @@ rkv_status rkv_gguf_float(const rkv_gguf *g, const char *key, double min, double
                           rkv_error *e);
 rkv_status rkv_gguf_bool(const rkv_gguf *g, const char *key, int *out, rkv_error *e);
 /* Not 0-terminated: n bytes, which hold no NUL and are UTF-8. */
-rkv_status rkv_gguf_string(const rkv_gguf *g, const char *key, const char **s, size_t *n, rkv_error *e);
+rkv_status rkv_gguf_string(const rkv_gguf *g, const char *key, const char **s, size_t *n,
+                           rkv_error *e);
 
-/* Arrays. Elements of the wrong type are refused by the count call, so that the element calls cannot
- * fail; i < count. */
+/* Arrays. Elements of the wrong type are refused by the count call, so that the element calls
+ * cannot fail; i < count. */
 rkv_status rkv_gguf_strings(const rkv_gguf *g, const char *key, size_t *count, rkv_error *e);
 /* Any bytes, as they stand in the file; not 0-terminated. */
 const char *rkv_gguf_strings_at(const rkv_gguf *g, const char *key, size_t i, size_t *n);
@@ -75,7 +76,7 @@ uint32_t rkv_gguf_tensor_type_id(const rkv_gguf *g, int i);
 /* The size arithmetic, in one place: bytes of a tensor of this type and shape, with every overflow,
  * zero dimension and broken block row refused. dims: n_dim values, dims[0] contiguous.
  * what names the tensor for the message. */
-rkv_status rkv_gguf_tensor_bytes(rkv_dtype type, const uint64_t *dims, uint32_t n_dim, size_t *bytes,
-                                 const char *what, rkv_error *e);
+rkv_status rkv_gguf_tensor_bytes(rkv_dtype type, const uint64_t *dims, uint32_t n_dim,
+                                 size_t *bytes, const char *what, rkv_error *e);
 
 #endif

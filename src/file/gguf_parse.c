@@ -112,7 +112,7 @@ static rkv_status index_strings(reader *r, rkv_gguf_key *k)
 {
     r->n_strings += k->count;
     if (r->n_strings > RKV_GGUF_MAX_STRINGS)
-        return rkv_fail(r->e, RKV_E_FORMAT,
+        return rkv_fail(r->e, RKV_E_UNSUPPORTED,
                         "%s: %" PRIu64 " strings in arrays, expected at most %d", r->where,
                         r->n_strings, RKV_GGUF_MAX_STRINGS);
     k->string = rkv_mem_calloc(k->count, sizeof *k->string);

@@ -25,7 +25,7 @@ rkv_status rkv_map_open(rkv_map *m, const char *path, rkv_error *e)
     const char *shown = rkv_path_end(path);
     *m = (rkv_map){.data = nothing};
     rkv_status s = RKV_E_IO;
-    struct stat st;
+    struct stat st = {0};
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return rkv_fail(e, s, "%s: cannot open: %s", shown, strerror(errno));
@@ -47,7 +47,7 @@ rkv_status rkv_map_open(rkv_map *m, const char *path, rkv_error *e)
         void *p = mmap(NULL, m->size, PROT_READ, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED) {
             s = rkv_fail(e, errno == ENOMEM ? RKV_E_MEM : RKV_E_IO, "%s: cannot map %zu bytes: %s",
-                         path, m->size, strerror(errno));
+                         shown, m->size, strerror(errno));
             goto done;
         }
         m->data = p;
@@ -72,7 +72,7 @@ rkv_status rkv_map_confirm(rkv_map *m, const char *path, rkv_error *e)
     if (!m->fd_open)
         return RKV_OK;
     rkv_status s = RKV_OK;
-    struct stat st;
+    struct stat st = {0};
     if (fstat(m->fd, &st))
         s = rkv_fail(e, RKV_E_IO, "%s: cannot look at it: %s", rkv_path_end(path), strerror(errno));
     else if ((uintmax_t)st.st_size != m->size)

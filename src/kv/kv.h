@@ -1,6 +1,6 @@
 /* The KV cache: for each (layer, KV head) its own run of slots, ascending in original position.
- * Keys and values lie as [slot][d_head] of their type, one contiguous run per head, so that selection
- * is per head and decode reads each byte once. GQA heads are never repeated. */
+ * Keys and values lie as [slot][d_head] of their type, one contiguous run per head, so that
+ * selection is per head and decode reads each byte once. GQA heads are never repeated. */
 #ifndef RKV_KV_H
 #define RKV_KV_H
 
@@ -32,17 +32,18 @@ static inline rkv_kv_head *rkv_kv_at(const rkv_kv *kv, int l, int h)
 
 rkv_kv_view rkv_kv_view_of(const rkv_kv *kv, int l, int h);
 
-/* Room for cap slots in every head of layer l (never shrinks); what is there stays. On RKV_E_MEM the
- * layer is as it was. */
+/* Room for cap slots in every head of layer l (never shrinks); what is there stays. On RKV_E_MEM
+ * the layer is as it was. */
 rkv_status rkv_kv_reserve(rkv_kv *kv, int l, int cap, rkv_error *e);
 
-/* Appends n slots at positions pos0, pos0 + 1, ... to one head; k, v: rows of d_head floats, ldk and ldv
- * floats apart. Room must have been reserved. Different heads may be appended to at the same time. */
+/* Appends n slots at positions pos0, pos0 + 1, ... to one head; k, v: rows of d_head floats, ldk
+ * and ldv floats apart. Room must have been reserved. Different heads may be appended to at the
+ * same time. */
 void rkv_kv_append(rkv_kv *kv, const rkv_backend *be, int l, int h, const float *k, ptrdiff_t ldk,
                    const float *v, ptrdiff_t ldv, int n, int32_t pos0);
 
-/* Replaces one head by its slots keep[0..n_keep), ascending, in a block of exactly cap >= n_keep slots.
- * On RKV_E_MEM the head is as it was. */
+/* Replaces one head by its slots keep[0..n_keep), ascending, in a block of exactly cap >= n_keep
+ * slots. On RKV_E_MEM the head is as it was. */
 rkv_status rkv_kv_compact(rkv_kv *kv, int l, int h, const int32_t *keep, int n_keep, int cap,
                           rkv_error *e);
 

@@ -65,12 +65,14 @@ static rkv_kv_head head_alloc(const rkv_kv *kv, int cap)
 }
 
 /* Copies n slots, to slot `at` of the destination. */
-static void copy_slots(const rkv_kv *kv, rkv_kv_head *to, int at, const rkv_kv_head *from, int first,
-                       int n)
+static void copy_slots(const rkv_kv *kv, rkv_kv_head *to, int at, const rkv_kv_head *from,
+                       int first, int n)
 {
     const size_t a = (size_t)at, f = (size_t)first, count = (size_t)n;
-    memmove((char *)to->k + a * kv->k_bytes, (const char *)from->k + f * kv->k_bytes, count * kv->k_bytes);
-    memmove((char *)to->v + a * kv->v_bytes, (const char *)from->v + f * kv->v_bytes, count * kv->v_bytes);
+    memmove((char *)to->k + a * kv->k_bytes, (const char *)from->k + f * kv->k_bytes,
+            count * kv->k_bytes);
+    memmove((char *)to->v + a * kv->v_bytes, (const char *)from->v + f * kv->v_bytes,
+            count * kv->v_bytes);
     memmove(to->pos + at, from->pos + first, count * sizeof *to->pos);
 }
 
@@ -160,7 +162,8 @@ void rkv_kv_clear(rkv_kv *kv, int l)
 rkv_status rkv_kv_clone(rkv_kv **out, const rkv_kv *kv, int extra, rkv_error *e)
 {
     rkv_kv *copy;
-    RKV_TRY(rkv_kv_create(&copy, kv->n_layer, kv->n_kv_head, kv->d_head, kv->k_type, kv->v_type, e));
+    RKV_TRY(
+        rkv_kv_create(&copy, kv->n_layer, kv->n_kv_head, kv->d_head, kv->k_type, kv->v_type, e));
     for (int i = 0; i < kv->n_layer * kv->n_kv_head; i++) {
         const rkv_kv_head *from = &kv->head[i];
         rkv_kv_head *to = &copy->head[i];

@@ -32,11 +32,13 @@ rkv_sampler_options rkv_sampler_options_default(void)
 static rkv_status check(const rkv_sampler_options *o, rkv_error *e)
 {
     if (!(o->temperature >= 0.0f && o->temperature <= 100.0f))
-        return rkv_fail(e, RKV_E_ARG, "temperature is %g, expected 0 to 100", (double)o->temperature);
+        return rkv_fail(e, RKV_E_ARG, "temperature is %g, expected 0 to 100",
+                        (double)o->temperature);
     if (o->top_k < 0)
         return rkv_fail(e, RKV_E_ARG, "top-k is %d, expected 0 (off) or more", o->top_k);
     if (!(o->top_p > 0.0f && o->top_p <= 1.0f))
-        return rkv_fail(e, RKV_E_ARG, "top-p is %g, expected more than 0 and at most 1", (double)o->top_p);
+        return rkv_fail(e, RKV_E_ARG, "top-p is %g, expected more than 0 and at most 1",
+                        (double)o->top_p);
     if (!(o->min_p >= 0.0f && o->min_p <= 1.0f))
         return rkv_fail(e, RKV_E_ARG, "min-p is %g, expected 0 to 1", (double)o->min_p);
     if (!(o->repeat_penalty > 0.0f && o->repeat_penalty <= 100.0f))
@@ -47,7 +49,8 @@ static rkv_status check(const rkv_sampler_options *o, rkv_error *e)
     return RKV_OK;
 }
 
-rkv_status rkv_sampler_create(rkv_sampler **out, int n_vocab, const rkv_sampler_options *o, rkv_error *e)
+rkv_status rkv_sampler_create(rkv_sampler **out, int n_vocab, const rkv_sampler_options *o,
+                              rkv_error *e)
 {
     const rkv_sampler_options def = rkv_sampler_options_default();
     RKV_TRY(check(o ? o : &def, e));
@@ -86,7 +89,8 @@ static void penalize(rkv_sampler *s)
         if (again)
             continue;
         candidate *c = &s->list[s->recent[i]];
-        c->logit = c->logit > 0.0f ? c->logit / s->o.repeat_penalty : c->logit * s->o.repeat_penalty;
+        c->logit =
+            c->logit > 0.0f ? c->logit / s->o.repeat_penalty : c->logit * s->o.repeat_penalty;
     }
 }
 
@@ -99,7 +103,8 @@ static int greedy(const candidate *c, int n)
     return best;
 }
 
-/* Largest logit first, equal ones by id: a total order, so that the result does not hang on the sort. */
+/* Largest logit first, equal ones by id: a total order, so that the result does not hang on the
+ * sort. */
 static int by_logit(const void *a, const void *b)
 {
     const candidate *x = a, *y = b;
@@ -108,7 +113,8 @@ static int by_logit(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* Sorted candidates that top-k, top-p and min-p leave; their weights (unnormalised) into c[].logit. */
+/* Sorted candidates that top-k, top-p and min-p leave; their weights (unnormalised) into c[].logit.
+ */
 static int truncate_list(const rkv_sampler *s, candidate *c, int n, double *total)
 {
     const double top = (double)c[0].logit, t = (double)s->o.temperature;

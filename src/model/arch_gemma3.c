@@ -1,7 +1,7 @@
-/* Gemma 3, text: five sliding-window layers to one full layer, each kind with its own RoPE base; norms
- * on q and k, and after each sublayer; GeGLU; embeddings scaled by sqrt(d_model).
- * Source: Gemma Team 2025 (Gemma 3 technical report), section 2. The norm weights in GGUF have the
- * model's "+ 1" folded in. */
+/* Gemma 3, text: five sliding-window layers to one full layer, each kind with its own RoPE base;
+ * norms on q and k, and after each sublayer; GeGLU; embeddings scaled by sqrt(d_model). Source:
+ * Gemma Team 2025 (Gemma 3 technical report), section 2. The norm weights in GGUF have the model's
+ * "+ 1" folded in. */
 #include "config.h"
 #include "model/model.h"
 
@@ -14,7 +14,8 @@ static rkv_status read_sliding(rkv_model *m, rkv_error *e)
     const int n = m->config.n_layer;
     int64_t window = 0, period = PERIOD;
     if (rkv_gguf_has(m->file, "gemma3.attention.sliding_window"))
-        RKV_TRY(rkv_gguf_int(m->file, "gemma3.attention.sliding_window", 0, RKV_MAX_CTX, &window, e));
+        RKV_TRY(
+            rkv_gguf_int(m->file, "gemma3.attention.sliding_window", 0, RKV_MAX_CTX, &window, e));
     m->config.sliding_window = (int)window;
     if (!window)
         return RKV_OK;
@@ -38,7 +39,8 @@ static rkv_status configure(rkv_model *m, rkv_error *e)
     c->embed_scale = sqrtf((float)c->d_model);
     /* The 27B model alone scales by its nominal head width; its depth is how it is told apart. */
     enum { DEPTH_27B = 62 };
-    const double width = c->n_layer == DEPTH_27B ? (double)(c->d_model / c->n_head) : (double)c->d_head;
+    const double width =
+        c->n_layer == DEPTH_27B ? (double)(c->d_model / c->n_head) : (double)c->d_head;
     c->attn_scale = (float)(1.0 / sqrt(width));
     double cap = 0.0;
     if (rkv_gguf_has(m->file, "gemma3.final_logit_softcapping"))

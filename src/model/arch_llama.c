@@ -1,5 +1,6 @@
 /* Llama 2 and 3, Mistral, SmolLM: pre-norm, rotary pairs (2i, 2i + 1), SwiGLU.
- * Source: Touvron et al. 2023 (LLaMA), section 2.2; Q and K rows lie permuted for such pairs in GGUF. */
+ * Source: Touvron et al. 2023 (LLaMA), section 2.2; Q and K rows lie permuted for such pairs in
+ * GGUF. */
 #include "config.h"
 #include "model/model.h"
 
@@ -10,7 +11,8 @@ static rkv_status configure(rkv_model *m, rkv_error *e)
     if (rkv_gguf_has(m->file, "llama.expert_count"))
         RKV_TRY(rkv_gguf_int(m->file, "llama.expert_count", 0, INT32_MAX, &n_expert, e));
     if (n_expert)
-        return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: a mixture of %lld experts; only dense models run",
+        return rkv_fail(e, RKV_E_UNSUPPORTED,
+                        "%s: a mixture of %lld experts; only dense models run",
                         rkv_gguf_path(m->file), (long long)n_expert);
     return RKV_OK;
 }

@@ -16,6 +16,7 @@ static void layer(const rkv_model *m, rkv_step *s, int l)
 const rkv_arch rkv_arch_qwen3 = {
     .name = "qwen3",
     .rope_neox = 1,
-    .vectors = 1u << RKV_V_ATTN_NORM | 1u << RKV_V_FFN_NORM | 1u << RKV_V_Q_NORM | 1u << RKV_V_K_NORM,
+    .vectors =
+        1u << RKV_V_ATTN_NORM | 1u << RKV_V_FFN_NORM | 1u << RKV_V_Q_NORM | 1u << RKV_V_K_NORM,
     .layer = layer,
 };

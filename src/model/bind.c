@@ -9,8 +9,8 @@
 
 #include "base/mem.h"
 
-static rkv_status read_int(const rkv_model *m, const char *suffix, int64_t min, int64_t max, int *out,
-                           rkv_error *e)
+static rkv_status read_int(const rkv_model *m, const char *suffix, int64_t min, int64_t max,
+                           int *out, rkv_error *e)
 {
     char key[128];
     int64_t v;
@@ -37,15 +37,18 @@ static rkv_status read_kv_heads(rkv_model *m, rkv_error *e)
     if (!n) {
         c->n_kv_head = c->n_head;
         return rkv_gguf_has(m->file, key)
-                   ? read_int(m, "attention.head_count_kv", 1, c->n_head, &c->n_kv_head, e) : RKV_OK;
+                   ? read_int(m, "attention.head_count_kv", 1, c->n_head, &c->n_kv_head, e)
+                   : RKV_OK;
     }
     int64_t count[RKV_MAX_LAYER];
     RKV_TRY(rkv_gguf_ints(m->file, key, count, (size_t)c->n_layer, e));
     for (int l = 0; l < c->n_layer; l++)
         if (count[l] != count[0] || count[l] < 1 || count[l] > c->n_head)
-            return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: key '%s': layer %d has %lld KV heads, layer 0 has "
-                            "%lld; only models with one count run", rkv_gguf_path(m->file), key, l,
-                            (long long)count[l], (long long)count[0]);
+            return rkv_fail(e, RKV_E_UNSUPPORTED,
+                            "%s: key '%s': layer %d has %lld KV heads, layer 0 has "
+                            "%lld; only models with one count run",
+                            rkv_gguf_path(m->file), key, l, (long long)count[l],
+                            (long long)count[0]);
     c->n_kv_head = (int)count[0];
     return RKV_OK;
 }
@@ -65,10 +68,13 @@ static rkv_status read_heads(rkv_model *m, rkv_error *e)
     if (has(m, "attention.value_length"))
         RKV_TRY(read_int(m, "attention.value_length", 2, RKV_MAX_D_HEAD, &d_value, e));
     if (d_value != c->d_head)
-        return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: keys have %d numbers per head, values %d; only equal "
-                        "widths run", rkv_gguf_path(m->file), c->d_head, d_value);
+        return rkv_fail(e, RKV_E_UNSUPPORTED,
+                        "%s: keys have %d numbers per head, values %d; only equal "
+                        "widths run",
+                        rkv_gguf_path(m->file), c->d_head, d_value);
     if (c->d_head < 2 || c->d_head > RKV_MAX_D_HEAD || c->d_head % 2)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: %d numbers per head, expected an even number up to %d",
+        return rkv_fail(e, RKV_E_FORMAT,
+                        "%s: %d numbers per head, expected an even number up to %d",
                         rkv_gguf_path(m->file), c->d_head, RKV_MAX_D_HEAD);
     return RKV_OK;
 }
@@ -110,8 +116,10 @@ static rkv_status check_usable(const rkv_model *m, const rkv_tensor *t, rkv_erro
         for (int i = 0; i < rkv_gguf_n_tensor(m->file); i++)
             if (rkv_gguf_tensor_at(m->file, i) == t)
                 id = rkv_gguf_tensor_type_id(m->file, i);
-        return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: tensor '%s' has type id %u, which this version cannot "
-                        "read", rkv_gguf_path(m->file), t->name, id);
+        return rkv_fail(e, RKV_E_UNSUPPORTED,
+                        "%s: tensor '%s' has type id %u, which this version cannot "
+                        "read",
+                        rkv_gguf_path(m->file), t->name, id);
     }
     if ((uintptr_t)t->data % 4)
         return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: tensor '%s' is not aligned to 4 bytes",
@@ -129,18 +137,19 @@ static rkv_status bind_matrix(const rkv_model *m, rkv_matrix *out, const char *n
     RKV_TRY(check_usable(m, t, e));
     const int shaped = t->n_dim <= 2 && t->dim[0] == n_in && t->dim[1] <= INT32_MAX;
     if (!shaped || (n_out && t->dim[1] != n_out))
-        return rkv_fail(e, RKV_E_FORMAT, "%s: tensor '%s' has shape %lld x %lld, expected %lld x %lld",
+        return rkv_fail(e, RKV_E_FORMAT,
+                        "%s: tensor '%s' has shape %lld x %lld, expected %lld x %lld",
                         rkv_gguf_path(m->file), name, (long long)t->dim[0], (long long)t->dim[1],
                         (long long)n_in, (long long)n_out);
     const rkv_dtype_desc *d = rkv_dtype_get(t->type);
-    *out = (rkv_matrix){t->data, (ptrdiff_t)rkv_dtype_bytes(d, (size_t)n_in), t->type, (int)t->dim[1],
-                        (int)n_in};
+    *out = (rkv_matrix){t->data, (ptrdiff_t)rkv_dtype_bytes(d, (size_t)n_in), t->type,
+                        (int)t->dim[1], (int)n_in};
     return RKV_OK;
 }
 
 /* An f32 copy of a vector of n elements; NULL when it may be and is absent. */
-static rkv_status bind_vector(const rkv_model *m, float **out, const char *name, int64_t n, int required,
-                              rkv_error *e)
+static rkv_status bind_vector(const rkv_model *m, float **out, const char *name, int64_t n,
+                              int required, rkv_error *e)
 {
     const rkv_tensor *t = rkv_gguf_tensor(m->file, name);
     if (!t)
@@ -193,7 +202,8 @@ static rkv_status bind_layer(rkv_model *m, int l, rkv_error *e)
     }
     for (int i = 0; i < RKV_V_COUNT; i++) {
         snprintf(name, sizeof name, "blk.%d.%s", l, vector[i].name);
-        RKV_TRY(bind_vector(m, &m->layer[l].v[i], name, vector[i].n, (int)(m->arch->vectors >> i & 1), e));
+        RKV_TRY(bind_vector(m, &m->layer[l].v[i], name, vector[i].n,
+                            (int)(m->arch->vectors >> i & 1), e));
     }
     return RKV_OK;
 }
@@ -201,14 +211,17 @@ static rkv_status bind_layer(rkv_model *m, int l, rkv_error *e)
 /* Tensors that no family of ours has mean another model: better refused than run wrongly. */
 static rkv_status refuse_strangers(const rkv_model *m, rkv_error *e)
 {
-    static const char *const strange[] = {"attn_output.bias", "attn_qkv.weight", "ffn_gate_inp.weight",
-                                          "ffn_up.bias", "ffn_down.bias", "attn_sinks.weight"};
+    static const char *const strange[] = {"attn_output.bias",    "attn_qkv.weight",
+                                          "ffn_gate_inp.weight", "ffn_up.bias",
+                                          "ffn_down.bias",       "attn_sinks.weight"};
     char name[64];
     for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
         snprintf(name, sizeof name, "blk.0.%s", strange[i]);
         if (rkv_gguf_tensor(m->file, name))
-            return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: tensor '%s' belongs to a variant of %s that this "
-                            "version cannot run", rkv_gguf_path(m->file), name, m->arch->name);
+            return rkv_fail(e, RKV_E_UNSUPPORTED,
+                            "%s: tensor '%s' belongs to a variant of %s that this "
+                            "version cannot run",
+                            rkv_gguf_path(m->file), name, m->arch->name);
     }
     return RKV_OK;
 }

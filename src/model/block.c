@@ -8,7 +8,8 @@ enum { MANY_ROWS = 8 };         /* below, a parallel region costs more than it g
 
 size_t rkv_step_scratch(const rkv_config *c, int n_tok)
 {
-    const size_t q = (size_t)c->n_head * (size_t)c->d_head, kv = (size_t)c->n_kv_head * (size_t)c->d_head;
+    const size_t q = (size_t)c->n_head * (size_t)c->d_head,
+                 kv = (size_t)c->n_kv_head * (size_t)c->d_head;
     return (size_t)n_tok * ((size_t)c->d_model + 2 * q + 2 * kv + 2 * (size_t)c->d_ff);
 }
 
@@ -30,16 +31,18 @@ static void product(const rkv_model *m, rkv_step *s, int l, enum rkv_weight whic
 {
     const rkv_matrix *w = &m->layer[l].w[which];
     if (s->panels) {
-        rkv_panels_product(s->be, out, w->n_out, in, w->n_in, s->n_tok, &s->panels[which], s->n_thread);
+        rkv_panels_product(s->be, out, w->n_out, in, w->n_in, s->n_tok, &s->panels[which],
+                           s->n_thread);
         return;
     }
     for (int i = 0; i < s->n_tok; i++)
-        rkv_matvec(s->be, out + (ptrdiff_t)i * w->n_out, w, in + (ptrdiff_t)i * w->n_in, s->n_thread);
+        rkv_matvec(s->be, out + (ptrdiff_t)i * w->n_out, w, in + (ptrdiff_t)i * w->n_in,
+                   s->n_thread);
 }
 
 /* RMS norm of n_vec vectors of n numbers, one after the other; out may be x. */
-static void norm(const rkv_model *m, rkv_step *s, float *out, const float *x, const float *g, int n_vec,
-                 int n)
+static void norm(const rkv_model *m, rkv_step *s, float *out, const float *x, const float *g,
+                 int n_vec, int n)
 {
     const float eps = m->config.norm_eps;
     #pragma omp parallel for schedule(static) num_threads(s->n_thread) if (s->n_tok >= MANY_ROWS)
@@ -85,8 +88,8 @@ void rkv_block_qk_norm(const rkv_model *m, rkv_step *s, int l)
     norm(m, s, s->k, s->k, m->layer[l].v[RKV_V_K_NORM], s->n_tok * c->n_kv_head, c->d_head);
 }
 
-static void rotate_heads(const rkv_model *m, const rkv_step *s, float *x, int n_head, const float *cosine,
-                         const float *sine, int n_pair)
+static void rotate_heads(const rkv_model *m, const rkv_step *s, float *x, int n_head,
+                         const float *cosine, const float *sine, int n_pair)
 {
     const int d = m->config.d_head;
     for (int h = 0; h < n_head; h++)
@@ -104,9 +107,10 @@ void rkv_block_rope(const rkv_model *m, rkv_step *s, int l)
     for (int i = 0; i < s->n_tok; i++) {
         const ptrdiff_t row = (ptrdiff_t)(s->pos[i] - s->rope_first) * n_pair;
         const float *cosine = s->cosine[r] + row, *sine = s->sine[r] + row;
-        rotate_heads(m, s, s->q + (ptrdiff_t)i * c->n_head * c->d_head, c->n_head, cosine, sine, n_pair);
-        rotate_heads(m, s, s->k + (ptrdiff_t)i * c->n_kv_head * c->d_head, c->n_kv_head, cosine, sine,
+        rotate_heads(m, s, s->q + (ptrdiff_t)i * c->n_head * c->d_head, c->n_head, cosine, sine,
                      n_pair);
+        rotate_heads(m, s, s->k + (ptrdiff_t)i * c->n_kv_head * c->d_head, c->n_kv_head, cosine,
+                     sine, n_pair);
     }
 }
 
@@ -149,7 +153,8 @@ size_t rkv_model_panels_bytes(const rkv_model *m, int l)
     return n;
 }
 
-void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], float *data, int n_thread)
+void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], float *data,
+                      int n_thread)
 {
     for (int i = 0; i < RKV_W_COUNT; i++) {
         const rkv_matrix *w = &m->layer[l].w[i];

@@ -37,8 +37,8 @@ const char *rkv_arch_list(void)
 #undef RKV_ARCH
 }
 
-/* Shapes, types and three samples of each tensor: tells two quantizations of one model apart, and costs
- * a few page reads per tensor. */
+/* Shapes, types and three samples of each tensor: tells two quantizations of one model apart, and
+ * costs a few page reads per tensor. */
 static void set_fingerprint(rkv_model *m)
 {
     enum { SAMPLE = 1024 };
@@ -55,7 +55,8 @@ static void set_fingerprint(rkv_model *m)
         for (int j = 0; t->data && j < 3; j++)
             rkv_hash_add(&h, (const char *)t->data + at[j], n);
     }
-    snprintf(m->fingerprint, sizeof m->fingerprint, "%016llx", (unsigned long long)rkv_hash_end(&h));
+    snprintf(m->fingerprint, sizeof m->fingerprint, "%016llx",
+             (unsigned long long)rkv_hash_end(&h));
 }
 
 /* A 0-terminated copy of a string key; NULL with RKV_OK when the file has none. */
@@ -80,11 +81,23 @@ static void set_info(rkv_model *m)
     rkv_model_info *i = &m->info;
     const char *path = rkv_gguf_path(m->file), *slash = strrchr(path, '/');
     *i = (rkv_model_info){
-        .path = path, .name = m->name && *m->name ? m->name : slash ? slash + 1 : path,
-        .arch = m->arch ? m->arch->name : "", .fingerprint = m->fingerprint, .chat_template = m->chat_template,
-        .tier = m->backend.tier, .n_layer = c->n_layer, .n_head = c->n_head, .n_kv_head = c->n_kv_head,
-        .d_head = c->d_head, .d_model = c->d_model, .d_ff = c->d_ff, .n_vocab = c->n_vocab,
-        .n_ctx_train = c->n_ctx_train, .sliding_window = c->sliding_window,
+        .path = path,
+        .name = m->name && *m->name ? m->name
+                : slash             ? slash + 1
+                                    : path,
+        .arch = m->arch ? m->arch->name : "",
+        .fingerprint = m->fingerprint,
+        .chat_template = m->chat_template,
+        .tier = m->backend.tier,
+        .n_layer = c->n_layer,
+        .n_head = c->n_head,
+        .n_kv_head = c->n_kv_head,
+        .d_head = c->d_head,
+        .d_model = c->d_model,
+        .d_ff = c->d_ff,
+        .n_vocab = c->n_vocab,
+        .n_ctx_train = c->n_ctx_train,
+        .sliding_window = c->sliding_window,
         .file_bytes = rkv_gguf_file_bytes(m->file),
     };
     for (int l = 0; m->layer && l < c->n_layer; l++)
@@ -127,14 +140,15 @@ static rkv_status load(rkv_model *m, const char *path, rkv_error *e)
                         (int)(n < 40 ? n : 40), arch, rkv_arch_list());
     RKV_TRY(rkv_model_bind(m, e));
     if (rkv_tok_n_vocab(m->tok) != m->config.n_vocab)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: the tokenizer has %d tokens, the embedding %d rows", path,
-                        rkv_tok_n_vocab(m->tok), m->config.n_vocab);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: the tokenizer has %d tokens, the embedding %d rows",
+                        path, rkv_tok_n_vocab(m->tok), m->config.n_vocab);
     set_fingerprint(m);
     return RKV_OK;
 }
 
 static rkv_status load_by(rkv_model **out, const char *path,
-                          rkv_status (*how)(rkv_model *m, const char *path, rkv_error *e), rkv_error *e)
+                          rkv_status (*how)(rkv_model *m, const char *path, rkv_error *e),
+                          rkv_error *e)
 {
     rkv_model *m = rkv_mem_calloc(1, sizeof *m);
     if (!m)
@@ -204,8 +218,8 @@ static void final_norm(const rkv_model *m, float *norm, const float *x, int n_ro
 {
     const int d = m->config.d_model;
     for (int i = 0; i < n_row; i++)
-        m->backend.ops.rmsnorm[RKV_DT_f32](norm + (ptrdiff_t)i * d, x + (ptrdiff_t)i * d, m->output_norm,
-                                           d, m->config.norm_eps);
+        m->backend.ops.rmsnorm[RKV_DT_f32](norm + (ptrdiff_t)i * d, x + (ptrdiff_t)i * d,
+                                           m->output_norm, d, m->config.norm_eps);
 }
 
 static void cap_logits(float *logits, int n, float cap)
@@ -241,7 +255,8 @@ rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *
     return s;
 }
 
-void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits, int n_thread)
+void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits,
+                        int n_thread)
 {
     final_norm(m, norm, x, 1);
     rkv_matvec(&m->backend, logits, &m->head, norm, n_thread);

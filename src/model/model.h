@@ -1,6 +1,6 @@
 /* A model: configuration, weights bound to the file's mapping, and one layer's forward per family.
- * Immutable after loading, shared by threads. A layer sees only its rkv_step: which rows, which scratch,
- * and a callback for attention; it knows neither sessions nor policies. */
+ * Immutable after loading, shared by threads. A layer sees only its rkv_step: which rows, which
+ * scratch, and a callback for attention; it knows neither sessions nor policies. */
 #ifndef RKV_MODEL_H
 #define RKV_MODEL_H
 
@@ -29,11 +29,20 @@ typedef struct rkv_config {
     float attn_scale;           /* on q . k */
     float embed_scale;          /* on the token embedding; 1: none */
     float logit_cap;            /* c tanh(logit / c); 0: none */
-    int sliding_window;         /* a sliding layer's query at p sees keys k with p - k < window; 0: none */
+    int sliding_window; /* a sliding layer's query at p sees keys k with p - k < window; 0: none */
     int rope_neox;              /* pairs (i, i + n_pair) instead of (2i, 2i + 1) */
 } rkv_config;
 
-enum rkv_weight { RKV_W_Q, RKV_W_K, RKV_W_V, RKV_W_O, RKV_W_GATE, RKV_W_UP, RKV_W_DOWN, RKV_W_COUNT };
+enum rkv_weight {
+    RKV_W_Q,
+    RKV_W_K,
+    RKV_W_V,
+    RKV_W_O,
+    RKV_W_GATE,
+    RKV_W_UP,
+    RKV_W_DOWN,
+    RKV_W_COUNT
+};
 enum rkv_vector {
     RKV_V_ATTN_NORM, RKV_V_FFN_NORM, RKV_V_ATTN_POST_NORM, RKV_V_FFN_POST_NORM,
     RKV_V_Q_NORM, RKV_V_K_NORM, RKV_V_Q_BIAS, RKV_V_K_BIAS, RKV_V_V_BIAS, RKV_V_COUNT
@@ -51,9 +60,10 @@ struct rkv_step;
 typedef struct rkv_arch {       /* one model family */
     const char *name;           /* value of general.architecture */
     int rope_neox;
-    /* Family keys beyond the common ones (sliding pattern, scales); m->config has the common ones. */
+    /* Family keys beyond the common ones (sliding pattern, scales); m->config has the common ones.
+     */
     rkv_status (*configure)(rkv_model *m, rkv_error *e);
-    unsigned vectors;           /* bit i: vector i is required; others are bound when the file has them */
+    unsigned vectors; /* bit i: vector i is required; others are bound when the file has them */
     /* Takes s->x [n_tok][d_model] through layer l. */
     void (*layer)(const rkv_model *m, struct rkv_step *s, int l);
 } rkv_arch;
@@ -86,7 +96,8 @@ typedef struct rkv_step {
     const int32_t *pos;         /* [n_tok] position of each row */
     int32_t rope_first;         /* position of row 0 of the angle tables */
     const float *cosine[2], *sine[2];   /* [position - rope_first][n_pair], per set of angles */
-    const rkv_panels *panels;   /* [RKV_W_COUNT] of this layer, for many rows; NULL: straight products */
+    const rkv_panels
+        *panels; /* [RKV_W_COUNT] of this layer, for many rows; NULL: straight products */
     float *x;                   /* [n_tok][d_model] residual stream, in and out */
     float *h;                   /* [n_tok][d_model] normalised input; output of a sublayer */
     float *q, *att;             /* [n_tok][n_head * d_head] */
@@ -118,7 +129,8 @@ void rkv_block_ffn(const rkv_model *m, rkv_step *s, int l, enum rkv_act act);
 
 /* Angle tables of set r for positions [first, first + n): cosine and sine [n][n_pair].
  * Angles in double. */
-void rkv_rope_table(const rkv_rope *r, float *cosine, float *sine, int32_t first, int n, int n_thread);
+void rkv_rope_table(const rkv_rope *r, float *cosine, float *sine, int32_t first, int n,
+                    int n_thread);
 
 /* Rows of the embedding: x[n][d_model]. ids must be in range. */
 void rkv_model_embed(const rkv_model *m, float *x, const int32_t *ids, int n);
@@ -126,19 +138,22 @@ void rkv_model_embed(const rkv_model *m, float *x, const int32_t *ids, int n);
 /* Vocabulary columns that the head computes at a time: a few MB of panels. */
 enum { RKV_HEAD_COLUMNS = 4096 };
 
-/* Logits of n_row rows x[n_row][d_model] (before the final norm): fn receives the logits of vocabulary
- * columns [c0, c0 + n_col) of all rows, [n_row][ld], for ascending c0, n_col <= RKV_HEAD_COLUMNS. norm: [n_row][d_model] scratch.
- * Reads the head once, whatever n_row. RKV_E_MEM; RKV_E_CANCELLED when fn returns nonzero. */
+/* Logits of n_row rows x[n_row][d_model] (before the final norm): fn receives the logits of
+ * vocabulary columns [c0, c0 + n_col) of all rows, [n_row][ld], for ascending c0, n_col <=
+ * RKV_HEAD_COLUMNS. norm: [n_row][d_model] scratch. Reads the head once, whatever n_row. RKV_E_MEM;
+ * RKV_E_CANCELLED when fn returns nonzero. */
 typedef int rkv_head_fn(void *ctx, int c0, int n_col, const float *logits, int ld);
 rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *norm, int n_thread,
                           rkv_head_fn *fn, void *ctx, rkv_error *e);
 
 /* Logits [n_vocab] of one row, straight from the stored weights; norm: [d_model] scratch. */
-void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits, int n_thread);
+void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits,
+                        int n_thread);
 
 /* Bytes of f32 panels of one layer's matrices, and packing them (data 64-byte aligned). */
 size_t rkv_model_panels_bytes(const rkv_model *m, int l);
-void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], float *data, int n_thread);
+void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], float *data,
+                      int n_thread);
 
 /* Binding (bind.c): reads configuration and tensors of m->file; m->arch is set. */
 rkv_status rkv_model_bind(rkv_model *m, rkv_error *e);

@@ -47,7 +47,8 @@ static rkv_status read_scaling_type(const rkv_model *m, scaling *s, rkv_error *e
     else if (n == 4 && !memcmp(text, "yarn", 4))
         s->type = YARN;
     else if (n != 6 || memcmp(text, "linear", 6))
-        return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: key '%s' is '%.*s', supported are none, linear, yarn",
+        return rkv_fail(e, RKV_E_UNSUPPORTED,
+                        "%s: key '%s' is '%.*s', supported are none, linear, yarn",
                         rkv_gguf_path(m->file), name, (int)(n < 40 ? n : 40), text);
     return RKV_OK;
 }
@@ -110,14 +111,16 @@ static rkv_status fill(const rkv_model *m, rkv_rope *r, double base, const scali
 }
 
 /* The tensor rope_freqs.weight, when the file has it: n_pair positive numbers. */
-static rkv_status read_freq_factors(const rkv_model *m, int n_pair, float *out, int *found, rkv_error *e)
+static rkv_status read_freq_factors(const rkv_model *m, int n_pair, float *out, int *found,
+                                    rkv_error *e)
 {
     const rkv_tensor *t = rkv_gguf_tensor(m->file, "rope_freqs.weight");
     *found = t != NULL;
     if (!t)
         return RKV_OK;
     if (t->type != RKV_DT_f32 || t->n_dim != 1 || t->dim[0] != n_pair)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: tensor 'rope_freqs.weight' has %lld elements, expected %d f32",
+        return rkv_fail(e, RKV_E_FORMAT,
+                        "%s: tensor 'rope_freqs.weight' has %lld elements, expected %d f32",
                         rkv_gguf_path(m->file), (long long)t->dim[0], n_pair);
     memcpy(out, t->data, (size_t)n_pair * sizeof *out);
     for (int i = 0; i < n_pair; i++)
@@ -157,7 +160,8 @@ rkv_status rkv_model_bind_rope(rkv_model *m, rkv_error *e)
     return fill(m, &m->rope[1], base_sliding, &none, NULL, e);
 }
 
-void rkv_rope_table(const rkv_rope *r, float *cosine, float *sine, int32_t first, int n, int n_thread)
+void rkv_rope_table(const rkv_rope *r, float *cosine, float *sine, int32_t first, int n,
+                    int n_thread)
 {
     #pragma omp parallel for schedule(static) num_threads(n_thread) if (n > 16)
     for (int t = 0; t < n; t++)

@@ -1,5 +1,5 @@
-/* RippleKV: weight r^s, s the layer's sensitivity normalised to [0, 1] over the compressible layers.
- * Source: Xu et al. 2026 (RippleKV); METHOD section 2. */
+/* RippleKV: weight r^s, s the layer's sensitivity normalised to [0, 1] over the compressible
+ * layers. Source: Xu et al. 2026 (RippleKV); METHOD section 2. */
 #include "config.h"
 #include "policy/policy.h"
 
@@ -8,14 +8,15 @@
 static rkv_status weights(double *w, const rkv_policy *p, const int *index, int n, rkv_error *e)
 {
     if (!p->profile)
-        return rkv_fail(e, RKV_E_ARG, "policy: allocator 'ripple' needs a profile of the model; make one "
+        return rkv_fail(e, RKV_E_ARG,
+                        "policy: allocator 'ripple' needs a profile of the model; make one "
                         "with rkv profile and name it with --kv-profile");
     double low = INFINITY, high = -INFINITY;
     for (int u = 0; u < n; u++) {
         const double s = rkv_profile_sensitivity(p->profile, index[u]);
         if (!isfinite(s))
-            return rkv_fail(e, RKV_E_MISMATCH, "policy: the profile has no sensitivity for layer %d",
-                            index[u]);
+            return rkv_fail(e, RKV_E_MISMATCH,
+                            "policy: the profile has no sensitivity for layer %d", index[u]);
         low = fmin(low, s);
         high = fmax(high, s);
     }

@@ -63,7 +63,8 @@ static void round_up(int *b, double *remainder, int n, int64_t left, int hi)
     }
 }
 
-void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, double bound, double *real)
+void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, double bound,
+                double *real)
 {
     assert((int64_t)n * lo <= total && total <= (int64_t)n * hi);
     const double mean = (double)total / n;
@@ -72,7 +73,8 @@ void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, d
     const double lambda = water_level(w, n, (double)total, low, high);
     int64_t given = 0;
     for (int u = 0; u < n; u++) {
-        /* A share that is whole but for the rounding of lambda is whole: ties must not hang on noise. */
+        /* A share that is whole but for the rounding of lambda is whole: ties must not hang on
+         * noise. */
         double x = clamp(lambda * w[u], low, high);
         if (fabs(x - round(x)) < 1e-9 * (1.0 + x))
             x = round(x);
@@ -90,7 +92,8 @@ rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_unit, int n, doub
     double want = n;
     char shown[40] = "full";
     if (p->budget_kind == RKV_BUDGET_SHARE) {
-        want = floor(p->budget * n + 0.5);
+        /* A share is a decimal fraction: half a token must not be lost to its binary rounding. */
+        want = floor(p->budget * n + 0.5 + 1e-7);
         snprintf(shown, sizeof shown, "%g %%", 100.0 * p->budget);
     } else if (p->budget_kind == RKV_BUDGET_TOKENS) {
         want = floor(p->budget);
@@ -104,16 +107,19 @@ rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_unit, int n, doub
         return RKV_OK;
     }
     if (want < floor_tokens)
-        return rkv_fail(e, RKV_E_ARG, "budget %s of a prompt of %d tokens is %.0f per layer and head, below "
-                        "the floor of %d (window %d + %d); ask for at least %.4g %%, or for a smaller "
-                        "window", shown, n, want, floor_tokens, p->window, RKV_FLOOR_EXTRA,
-                        ceil(1000.0 * floor_tokens / n) / 10.0);
+        return rkv_fail(
+            e, RKV_E_ARG,
+            "budget %s of a prompt of %d tokens is %.0f per layer and head, below "
+            "the floor of %d (window %d + %d); ask for at least %.4g %%, or for a smaller "
+            "window",
+            shown, n, want, floor_tokens, p->window, RKV_FLOOR_EXTRA,
+            ceil(1000.0 * floor_tokens / n) / 10.0);
     *cap = (int)want;
     return RKV_OK;
 }
 
-static rkv_status divide_units(int *budget, const rkv_policy *p, const int *index, int n_unit, int cap,
-                               int n_token, rkv_error *e)
+static rkv_status divide_units(int *budget, const rkv_policy *p, const int *index, int n_unit,
+                               int cap, int n_token, rkv_error *e)
 {
     const rkv_allocator *a = rkv_allocator_find(p->allocator);
     double *w = rkv_mem_alloc((size_t)n_unit * 2 * sizeof *w);
@@ -147,8 +153,9 @@ rkv_status rkv_budget_layers(int *budget, int *cap_out, const rkv_policy *p, int
 {
     RKV_TRY(rkv_policy_check(p, e));
     if (n_layer < 1 || n_token < 1)
-        return rkv_fail(e, RKV_E_ARG, "budget: %d layers and %d tokens, expected at least 1 of each",
-                        n_layer, n_token);
+        return rkv_fail(e, RKV_E_ARG,
+                        "budget: %d layers and %d tokens, expected at least 1 of each", n_layer,
+                        n_token);
     int *index = rkv_mem_alloc((size_t)n_layer * sizeof *index);
     if (!index)
         return rkv_fail(e, RKV_E_MEM, "budget: out of memory for %d layers", n_layer);

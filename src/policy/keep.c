@@ -32,7 +32,8 @@ void rkv_pool_mean(float *out, const float *x, int n, int kernel)
     }
 }
 
-/* An unsigned number that orders as the float does; -0 and +0 are equal, NaN is below everything. */
+/* An unsigned number that orders as the float does; -0 and +0 are equal, NaN is below everything.
+ */
 static uint32_t order_key(float f)
 {
     if (isnan(f))
@@ -61,7 +62,8 @@ static uint32_t kth_largest(const uint32_t *key, int n, int k, int *above)
     return prefix;
 }
 
-void rkv_keep_best(int32_t *keep, const float *score, int n, int window, int budget, uint32_t *order)
+void rkv_keep_best(int32_t *keep, const float *score, int n, int window, int budget,
+                   uint32_t *order)
 {
     assert(window <= budget && budget < n);
     const int n_scored = n - window, want = budget - window;
@@ -71,7 +73,7 @@ void rkv_keep_best(int32_t *keep, const float *score, int n, int window, int bud
         for (int t = 0; t < n_scored; t++)
             order[t] = order_key(score[t]);
         const uint32_t cut = kth_largest(order, n_scored, want, &above);
-        int ties = want - above;                /* of the keys equal to the cut, the lowest positions */
+        int ties = want - above; /* of the keys equal to the cut, the lowest positions */
         for (int t = 0; t < n_scored; t++)
             if (order[t] > cut || (order[t] == cut && ties-- > 0))
                 keep[n_keep++] = t;

@@ -70,8 +70,10 @@ static rkv_status unknown_name(const char *name, rkv_error *e)
         list_name(selector, sizeof selector, selectors[i]->name);
     for (size_t i = 0; i < COUNT(allocators); i++)
         list_name(allocator, sizeof allocator, allocators[i]->name);
-    return rkv_fail(e, RKV_E_ARG, "policy '%.40s': expected one of %s, or SELECTOR:ALLOCATOR with a "
-                    "selector of %s and an allocator of %s", name, shorthand, selector, allocator);
+    return rkv_fail(e, RKV_E_ARG,
+                    "policy '%.40s': expected one of %s, or SELECTOR:ALLOCATOR with a "
+                    "selector of %s and an allocator of %s",
+                    name, shorthand, selector, allocator);
 }
 
 rkv_status rkv_policy_set_name(rkv_policy *p, const char *name, rkv_error *e)
@@ -113,7 +115,8 @@ rkv_status rkv_policy_set_budget(rkv_policy *p, const char *text, rkv_error *e)
         p->budget_kind = RKV_BUDGET_NONE;
         return RKV_OK;
     }
-    /* Digits and one point only: strtod would also take "inf", hexadecimal, and the locale's comma. */
+    /* Digits and one point only: strtod would also take "inf", hexadecimal, and the locale's comma.
+     */
     double v = 0.0, place = 0.0;
     const char *c = text;
     for (; isdigit((unsigned char)*c) || (*c == '.' && place == 0.0); c++) {
@@ -132,8 +135,10 @@ rkv_status rkv_policy_set_budget(rkv_policy *p, const char *text, rkv_error *e)
                 p->budget = v * form[i].unit;
                 return rkv_policy_check(p, e);
             }
-    return rkv_fail(e, RKV_E_ARG, "budget '%.40s': expected a share (20%%), tokens per layer and head "
-                    "(4096), bytes (512M) or 'full'", text);
+    return rkv_fail(e, RKV_E_ARG,
+                    "budget '%.40s': expected a share (20%%), tokens per layer and head "
+                    "(4096), bytes (512M) or 'full'",
+                    text);
 }
 
 int rkv_policy_active(const rkv_policy *p)
@@ -152,9 +157,11 @@ rkv_status rkv_policy_check(const rkv_policy *p, rkv_error *e)
     enum { MAX_WINDOW = 4096, MAX_KERNEL = 1023 };
     const rkv_allocator *a = rkv_allocator_find(p->allocator);
     if (!rkv_selector_find(p->selector))
-        return rkv_fail(e, RKV_E_ARG, "policy: unknown selector '%.40s'", p->selector ? p->selector : "");
+        return rkv_fail(e, RKV_E_ARG, "policy: unknown selector '%.40s'",
+                        p->selector ? p->selector : "");
     if (!a)
-        return rkv_fail(e, RKV_E_ARG, "policy: unknown allocator '%.40s'", p->allocator ? p->allocator : "");
+        return rkv_fail(e, RKV_E_ARG, "policy: unknown allocator '%.40s'",
+                        p->allocator ? p->allocator : "");
     if (p->window < 1 || p->window > MAX_WINDOW)
         return out_of_range("window", p->window, "1 to 4096", e);
     if (p->pool_kernel < 1 || p->pool_kernel > MAX_KERNEL || p->pool_kernel % 2 == 0)

@@ -1,6 +1,6 @@
-/* SnapKV: the last window of prompt queries scores all keys by softmax attention; sums over the window,
- * mean over the GQA group, pooling along the sequence.
- * Source: Li et al. 2024 (SnapKV), section 4, with the choices of METHOD section 7. */
+/* SnapKV: the last window of prompt queries scores all keys by softmax attention; sums over the
+ * window, mean over the GQA group, pooling along the sequence. Source: Li et al. 2024 (SnapKV),
+ * section 4, with the choices of METHOD section 7. */
 #include "config.h"
 #include "policy/policy.h"
 
@@ -54,8 +54,9 @@ static void tile_scores(const rkv_observed *o, const work *w, int t0, int n)
                 w->score[(ptrdiff_t)i * TILE + t] = -INFINITY;
 }
 
-/* sum[g][t] = sum over the window's queries of their attention to t < n_scored. Two passes over the keys:
- * the first finds each row's maximum and sum, the second adds up; no row is ever stored whole. */
+/* sum[g][t] = sum over the window's queries of their attention to t < n_scored. Two passes over the
+ * keys: the first finds each row's maximum and sum, the second adds up; no row is ever stored
+ * whole. */
 static void window_mass(const rkv_observed *o, const work *w, int n_scored)
 {
     const rkv_ops *ops = &o->be->ops;
@@ -90,7 +91,8 @@ static void pool(const rkv_policy *p, float *out, const float *x, int n)
 }
 
 /* out = mean over the group's rows, which lie ld floats apart. */
-static void group_mean(const rkv_ops *ops, float *out, const float *x, ptrdiff_t ld, int n_group, int n)
+static void group_mean(const rkv_ops *ops, float *out, const float *x, ptrdiff_t ld, int n_group,
+                       int n)
 {
     memset(out, 0, (size_t)n * sizeof *out);
     for (int g = 0; g < n_group; g++)

@@ -37,7 +37,8 @@ static rkv_status cut_lines(rkv_data *d, size_t n, rkv_error *e)
         c = end + 1;
     }
     if (!d->n_line)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: no example in it; expected one JSON object per line", d->path);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: no example in it; expected one JSON object per line",
+                        d->path);
     return RKV_OK;
 }
 
@@ -76,32 +77,37 @@ void rkv_example_free(rkv_example *x)
     *x = (rkv_example){0};
 }
 
-static rkv_status read_prompt(rkv_example *x, const cJSON *root, const rkv_model *m, const char *where,
-                              rkv_error *e)
+static rkv_status read_prompt(rkv_example *x, const cJSON *root, const rkv_model *m,
+                              const char *where, rkv_error *e)
 {
     const cJSON *array;
     const char *text;
     if (cJSON_HasObjectItem(root, "prompt_ids")) {
         RKV_TRY(rkv_json_array(&array, root, "prompt_ids", where, e));
-        return rkv_json_ids(&x->prompt, &x->n_prompt, array, rkv_model_get_info(m)->n_vocab, where, e);
+        return rkv_json_ids(&x->prompt, &x->n_prompt, array, rkv_model_get_info(m)->n_vocab, where,
+                            e);
     }
     if (!cJSON_HasObjectItem(root, "prompt"))
-        return rkv_fail(e, RKV_E_FORMAT, "%s: neither 'prompt' nor 'prompt_ids' in the object", where);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: neither 'prompt' nor 'prompt_ids' in the object",
+                        where);
     RKV_TRY(rkv_json_string(&text, root, "prompt", where, e));
-    return rkv_tokenize(m, text, strlen(text), RKV_TOK_BOS | RKV_TOK_SPECIAL, &x->prompt, &x->n_prompt, e);
+    return rkv_tokenize(m, text, strlen(text), RKV_TOK_BOS | RKV_TOK_SPECIAL, &x->prompt,
+                        &x->n_prompt, e);
 }
 
-static rkv_status read_response(rkv_example *x, const cJSON *root, const rkv_model *m, const char *where,
-                                rkv_error *e)
+static rkv_status read_response(rkv_example *x, const cJSON *root, const rkv_model *m,
+                                const char *where, rkv_error *e)
 {
     const cJSON *array;
     if (cJSON_HasObjectItem(root, "response_ids")) {
         RKV_TRY(rkv_json_array(&array, root, "response_ids", where, e));
-        return rkv_json_ids(&x->response, &x->n_response, array, rkv_model_get_info(m)->n_vocab, where, e);
+        return rkv_json_ids(&x->response, &x->n_response, array, rkv_model_get_info(m)->n_vocab,
+                            where, e);
     }
     RKV_TRY(rkv_json_array(&array, root, "answers", where, e));
     if (!cJSON_IsString(array->child))
-        return rkv_fail(e, RKV_E_FORMAT, "%s: key 'answers' has no text as its first element", where);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: key 'answers' has no text as its first element",
+                        where);
     const char *text = array->child->valuestring;
     return rkv_tokenize(m, text, strlen(text), 0, &x->response, &x->n_response, e);
 }

@@ -22,8 +22,8 @@ typedef struct rkv_data {
 rkv_status rkv_data_load(rkv_data *d, const char *path, rkv_error *e);
 void rkv_data_free(rkv_data *d);
 
-/* Example of line i: "prompt" (text; special tokens by their text) or "prompt_ids"; with want_response
- * also "response_ids" or the first of "answers". RKV_E_FORMAT names file and line. */
+/* Example of line i: "prompt" (text; special tokens by their text) or "prompt_ids"; with
+ * want_response also "response_ids" or the first of "answers". RKV_E_FORMAT names file and line. */
 rkv_status rkv_data_example(rkv_example *x, const rkv_data *d, int i, const rkv_model *m,
                             int want_response, rkv_error *e);
 void rkv_example_free(rkv_example *x);

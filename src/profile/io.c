@@ -75,10 +75,12 @@ rkv_status rkv_profile_check(const rkv_profile *p, const rkv_model *m, rkv_error
     const rkv_model_info *i = rkv_model_get_info(m);
     if (!strcmp(p->fingerprint, i->fingerprint) && p->n_layer == i->n_layer)
         return RKV_OK;
-    return rkv_fail(e, RKV_E_MISMATCH, "the profile is of model '%.80s' (%s, %d layers, fingerprint %.16s), "
-                    "the model is '%.80s' (%s, %d layers, fingerprint %s); make one for it with rkv profile",
-                    p->model_name, p->quantization, p->n_layer, p->fingerprint, i->name, i->quantization,
-                    i->n_layer, i->fingerprint);
+    return rkv_fail(
+        e, RKV_E_MISMATCH,
+        "the profile is of model '%.80s' (%s, %d layers, fingerprint %.16s), "
+        "the model is '%.80s' (%s, %d layers, fingerprint %s); make one for it with rkv profile",
+        p->model_name, p->quantization, p->n_layer, p->fingerprint, i->name, i->quantization,
+        i->n_layer, i->fingerprint);
 }
 
 /* ---- reading ---- */
@@ -98,13 +100,14 @@ static rkv_status check_format(const cJSON *root, const char *source, rkv_error 
     int version;
     RKV_TRY(rkv_json_string(&format, root, "format", source, e));
     if (strcmp(format, "ripplekv-profile"))
-        return rkv_fail(e, RKV_E_FORMAT, "%s: key 'format' is '%.40s', expected 'ripplekv-profile'", source,
-                        format);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: key 'format' is '%.40s', expected 'ripplekv-profile'",
+                        source, format);
     RKV_TRY(rkv_json_int(&version, root, "version", 1, 1 << 20, source, e));
     if (version > RKV_PROFILE_VERSION)
-        return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: profile format version %d, this is ripplekv %s, which "
-                        "reads up to version %d; use a newer ripplekv", source, version, rkv_version(),
-                        RKV_PROFILE_VERSION);
+        return rkv_fail(e, RKV_E_UNSUPPORTED,
+                        "%s: profile format version %d, this is ripplekv %s, which "
+                        "reads up to version %d; use a newer ripplekv",
+                        source, version, rkv_version(), RKV_PROFILE_VERSION);
     return RKV_OK;
 }
 
@@ -121,7 +124,8 @@ static rkv_status parse_model(rkv_profile *p, const cJSON *root, const char *sou
     return alloc_layers(p, n_layer, source, e);
 }
 
-static rkv_status parse_settings(rkv_profile *p, const cJSON *root, const char *source, rkv_error *e)
+static rkv_status parse_settings(rkv_profile *p, const cJSON *root, const char *source,
+                                 rkv_error *e)
 {
     const cJSON *s, *x;
     const char *response;
@@ -152,7 +156,8 @@ static rkv_status parse_error(double *out, const cJSON *x, const char *key, cons
     return cJSON_IsNull(v) ? RKV_OK : rkv_json_number(out, x, key, 0.0, 1e9, source, e);
 }
 
-static rkv_status parse_sensitivity(rkv_profile *p, const cJSON *root, const char *source, rkv_error *e)
+static rkv_status parse_sensitivity(rkv_profile *p, const cJSON *root, const char *source,
+                                    rkv_error *e)
 {
     const cJSON *array;
     RKV_TRY(rkv_json_array(&array, root, "sensitivity", source, e));
@@ -241,7 +246,8 @@ static void print_sensitivity(rkv_text *t, const rkv_profile *p)
 rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_error *e)
 {
     rkv_text t = {0};
-    rkv_text_printf(&t, "{\n  \"format\": \"ripplekv-profile\",\n  \"version\": %d,\n  \"model\": {",
+    rkv_text_printf(&t,
+                    "{\n  \"format\": \"ripplekv-profile\",\n  \"version\": %d,\n  \"model\": {",
                     RKV_PROFILE_VERSION);
     put_string(&t, "name", p->model_name);
     rkv_text_printf(&t, ", ");
@@ -253,7 +259,8 @@ rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_e
     rkv_text_printf(&t, ", \"n_layer\": %d},\n  \"settings\": {", p->n_layer);
     put_string(&t, "response", p->from_answers ? "answers" : "greedy");
     put_number(&t, "noise", p->noise);
-    rkv_text_printf(&t, ", \"noise_seeds\": %d, \"response_tokens\": %d, ", p->n_seed, p->n_response);
+    rkv_text_printf(&t, ", \"noise_seeds\": %d, \"response_tokens\": %d, ", p->n_seed,
+                    p->n_response);
     put_string(&t, "perturbed", "values of all prompt tokens of one layer");
     rkv_text_printf(&t, ", ");
     put_string(&t, "signal", "KL(full || perturbed), nats, mean over fed answer tokens");

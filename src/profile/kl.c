@@ -1,4 +1,5 @@
-/* KL divergence over a vocabulary that passes by in pieces, so that no row of logits is kept whole. */
+/* KL divergence over a vocabulary that passes by in pieces, so that no row of logits is kept whole.
+ */
 #include "config.h"
 #include "profile/sweep.h"
 
@@ -18,11 +19,13 @@ struct rkv_kl_stream {
     double *weight;             /* [n_thread][n_col_max] exp(ref - ref top) of one row */
 };
 
-rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_max, int n_thread, rkv_error *e)
+rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_max, int n_thread,
+                         rkv_error *e)
 {
     rkv_kl_stream *s = rkv_mem_calloc(1, sizeof *s);
     if (s) {
-        *s = (rkv_kl_stream){.n_ref = n_ref, .n_row = n_row, .n_col_max = n_col_max, .n_thread = n_thread};
+        *s = (rkv_kl_stream){
+            .n_ref = n_ref, .n_row = n_row, .n_col_max = n_col_max, .n_thread = n_thread};
         s->row = rkv_mem_alloc((size_t)n_row * sizeof *s->row);
         s->weight = rkv_mem_alloc((size_t)n_thread * (size_t)n_col_max * sizeof *s->weight);
     }
@@ -55,7 +58,8 @@ static double raise_top(sums *r, const float *x, int n)
 }
 
 /* One reference row and all rows that are compared with it. */
-static void add_position(rkv_kl_stream *s, int i, const float *logits, int n, int ld, double *weight)
+static void add_position(rkv_kl_stream *s, int i, const float *logits, int n, int ld,
+                         double *weight)
 {
     const float *ref = logits + (ptrdiff_t)i * ld;
     const double f = raise_top(&s->row[i], ref, n);

@@ -19,12 +19,14 @@ struct rkv_resume {
 
 static rkv_status failed(const rkv_resume *r, const char *what, rkv_error *e)
 {
-    return rkv_fail(e, RKV_E_IO, "%s: %s: %s", r->path, what, r->db ? sqlite3_errmsg(r->db) : "out of memory");
+    return rkv_fail(e, RKV_E_IO, "%s: %s: %s", r->path, what,
+                    r->db ? sqlite3_errmsg(r->db) : "out of memory");
 }
 
 static rkv_status run(rkv_resume *r, const char *sql, rkv_error *e)
 {
-    return sqlite3_exec(r->db, sql, NULL, NULL, NULL) ? failed(r, "cannot prepare the database", e) : RKV_OK;
+    return sqlite3_exec(r->db, sql, NULL, NULL, NULL) ? failed(r, "cannot prepare the database", e)
+                                                      : RKV_OK;
 }
 
 /* The signature is written once, by whoever makes the file, and compared ever after. */
@@ -32,19 +34,23 @@ static rkv_status check_signature(rkv_resume *r, const char *signature, rkv_erro
 {
     sqlite3_stmt *q = NULL;
     rkv_status s = RKV_OK;
-    if (sqlite3_prepare_v2(r->db, "INSERT OR IGNORE INTO meta VALUES ('signature', ?)", -1, &q, NULL) ||
+    if (sqlite3_prepare_v2(r->db, "INSERT OR IGNORE INTO meta VALUES ('signature', ?)", -1, &q,
+                           NULL) ||
         sqlite3_bind_text(q, 1, signature, -1, SQLITE_STATIC) || sqlite3_step(q) != SQLITE_DONE)
         s = failed(r, "cannot write", e);
     sqlite3_finalize(q);
     q = NULL;
-    if (!s && (sqlite3_prepare_v2(r->db, "SELECT value FROM meta WHERE key = 'signature'", -1, &q, NULL) ||
+    if (!s && (sqlite3_prepare_v2(r->db, "SELECT value FROM meta WHERE key = 'signature'", -1, &q,
+                                  NULL) ||
                sqlite3_step(q) != SQLITE_ROW))
         s = failed(r, "cannot read", e);
     if (!s) {
         const char *found = (const char *)sqlite3_column_text(q, 0);
         if (!found || strcmp(found, signature))
-            s = rkv_fail(e, RKV_E_MISMATCH, "%s: belongs to another run (%.150s), this one is %.150s; name "
-                         "another folder", r->path, found ? found : "unknown", signature);
+            s = rkv_fail(e, RKV_E_MISMATCH,
+                         "%s: belongs to another run (%.150s), this one is %.150s; name "
+                         "another folder",
+                         r->path, found ? found : "unknown", signature);
     }
     sqlite3_finalize(q);
     return s;
@@ -63,10 +69,12 @@ rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *signat
     if (!s && sqlite3_open(r->path, &r->db))
         s = failed(r, "cannot open", e);
     if (!s)
-        s = run(r, "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+        s = run(r,
+                "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
                 "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
                 "CREATE TABLE IF NOT EXISTS example (i INTEGER PRIMARY KEY, state INTEGER NOT NULL,"
-                " n_fed INTEGER NOT NULL, kl BLOB)", e);
+                " n_fed INTEGER NOT NULL, kl BLOB)",
+                e);
     if (!s)
         s = check_signature(r, signature, e);
     if (s) {
@@ -93,7 +101,8 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, d
         return RKV_OK;
     sqlite3_stmt *q = NULL;
     rkv_status s = RKV_OK;
-    if (sqlite3_prepare_v2(r->db, "SELECT state, n_fed, kl FROM example WHERE i = ?", -1, &q, NULL) ||
+    if (sqlite3_prepare_v2(r->db, "SELECT state, n_fed, kl FROM example WHERE i = ?", -1, &q,
+                           NULL) ||
         sqlite3_bind_int(q, 1, i)) {
         s = failed(r, "cannot read", e);
     } else if (sqlite3_step(q) == SQLITE_ROW) {
@@ -101,7 +110,8 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, d
         *n_fed = sqlite3_column_int(q, 1);
         if (found < RKV_EXAMPLE_USED || found > RKV_EXAMPLE_LONG ||
             (found == RKV_EXAMPLE_USED && bytes != n * (int)sizeof *kl)) {
-            s = rkv_fail(e, RKV_E_FORMAT, "%s: example %d is damaged; remove the folder", r->path, i);
+            s = rkv_fail(e, RKV_E_FORMAT, "%s: example %d is damaged; remove the folder", r->path,
+                         i);
         } else {
             *state = (enum rkv_example_state)found;
             if (found == RKV_EXAMPLE_USED)
@@ -112,17 +122,19 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, d
     return s;
 }
 
-rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const double *kl, int n,
-                          int n_fed, rkv_error *e)
+rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const double *kl,
+                          int n, int n_fed, rkv_error *e)
 {
     if (!r)
         return RKV_OK;
     sqlite3_stmt *q = NULL;
     rkv_status s = RKV_OK;
     const int bytes = state == RKV_EXAMPLE_USED ? n * (int)sizeof *kl : 0;
-    if (sqlite3_prepare_v2(r->db, "INSERT OR REPLACE INTO example VALUES (?, ?, ?, ?)", -1, &q, NULL) ||
-        sqlite3_bind_int(q, 1, i) || sqlite3_bind_int(q, 2, state) || sqlite3_bind_int(q, 3, n_fed) ||
-        sqlite3_bind_blob(q, 4, kl, bytes, SQLITE_STATIC) || sqlite3_step(q) != SQLITE_DONE)
+    if (sqlite3_prepare_v2(r->db, "INSERT OR REPLACE INTO example VALUES (?, ?, ?, ?)", -1, &q,
+                           NULL) ||
+        sqlite3_bind_int(q, 1, i) || sqlite3_bind_int(q, 2, state) ||
+        sqlite3_bind_int(q, 3, n_fed) || sqlite3_bind_blob(q, 4, kl, bytes, SQLITE_STATIC) ||
+        sqlite3_step(q) != SQLITE_DONE)
         s = failed(r, "cannot write", e);
     sqlite3_finalize(q);
     return s;
@@ -133,8 +145,10 @@ rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, co
 rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *signature, rkv_error *e)
 {
     (void)out, (void)signature;
-    return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: this build cannot resume: it was configured without SQLite "
-                    "(libsqlite3-dev)", dir);
+    return rkv_fail(e, RKV_E_UNSUPPORTED,
+                    "%s: this build cannot resume: it was configured without SQLite "
+                    "(libsqlite3-dev)",
+                    dir);
 }
 
 void rkv_resume_close(rkv_resume *r)
@@ -150,8 +164,8 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, d
     return RKV_OK;
 }
 
-rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const double *kl, int n,
-                          int n_fed, rkv_error *e)
+rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const double *kl,
+                          int n, int n_fed, rkv_error *e)
 {
     (void)r, (void)i, (void)state, (void)kl, (void)n, (void)n_fed, (void)e;
     return RKV_OK;

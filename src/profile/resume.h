@@ -9,16 +9,18 @@ typedef struct rkv_resume rkv_resume;
 
 enum rkv_example_state { RKV_EXAMPLE_NEW, RKV_EXAMPLE_USED, RKV_EXAMPLE_SHORT, RKV_EXAMPLE_LONG };
 
-/* Opens or makes DIR/profile.sqlite. signature: everything the numbers depend on; a folder made with
- * another one is RKV_E_MISMATCH. RKV_E_UNSUPPORTED: built without SQLite; RKV_E_IO; RKV_E_MEM. */
+/* Opens or makes DIR/profile.sqlite. signature: everything the numbers depend on; a folder made
+ * with another one is RKV_E_MISMATCH. RKV_E_UNSUPPORTED: built without SQLite; RKV_E_IO; RKV_E_MEM.
+ */
 rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *signature, rkv_error *e);
 void rkv_resume_close(rkv_resume *r);
 
-/* State of example i; for a used one also kl[n] and the number of response tokens. r may be NULL. */
+/* State of example i; for a used one also kl[n] and the number of response tokens. r may be NULL.
+ */
 rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, double *kl, int n,
                           int *n_fed, rkv_error *e);
 /* Stores it durably, whole or not at all. r may be NULL. */
-rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const double *kl, int n,
-                          int n_fed, rkv_error *e);
+rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const double *kl,
+                          int n, int n_fed, rkv_error *e);
 
 #endif

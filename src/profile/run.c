@@ -1,4 +1,5 @@
-/* A profile from a file of examples: prefill, the model's own answer, one sweep each, then the means. */
+/* A profile from a file of examples: prefill, the model's own answer, one sweep each, then the
+ * means. */
 #include "config.h"
 #include "profile/profile.h"
 
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "profile/data.h"
 #include "profile/resume.h"
@@ -32,16 +34,19 @@ typedef struct job {
 static rkv_status check(const rkv_profile_options *o, rkv_error *e)
 {
     if (o->n_example_max < 0)
-        return rkv_fail(e, RKV_E_ARG, "profile: %d examples, expected 0 (all) or more", o->n_example_max);
+        return rkv_fail(e, RKV_E_ARG, "profile: %d examples, expected 0 (all) or more",
+                        o->n_example_max);
     if (o->n_response < MIN_RESPONSE || o->n_response > 4096)
-        return rkv_fail(e, RKV_E_ARG, "profile: %d response tokens, expected %d to 4096", o->n_response,
-                        MIN_RESPONSE);
+        return rkv_fail(e, RKV_E_ARG, "profile: %d response tokens, expected %d to 4096",
+                        o->n_response, MIN_RESPONSE);
     if (!(o->noise > 0.0 && o->noise <= 100.0))
-        return rkv_fail(e, RKV_E_ARG, "profile: noise of %g, expected more than 0 and at most 100", o->noise);
+        return rkv_fail(e, RKV_E_ARG, "profile: noise of %g, expected more than 0 and at most 100",
+                        o->noise);
     if (o->n_seed < 1 || o->n_seed > 1000)
         return rkv_fail(e, RKV_E_ARG, "profile: %d noise seeds, expected 1 to 1000", o->n_seed);
     if (o->n_ctx < 0)
-        return rkv_fail(e, RKV_E_ARG, "profile: context of %d tokens, expected 0 (the model's) or more",
+        return rkv_fail(e, RKV_E_ARG,
+                        "profile: context of %d tokens, expected 0 (the model's) or more",
                         o->n_ctx);
     return RKV_OK;
 }
@@ -52,10 +57,13 @@ static int progress(void *ctx, const char *phase, int64_t done, int64_t total)
     const job *j = ctx;
     const int64_t part = done * (strcmp(phase, "sweep") ? 60 : 40) / (total ? total : 1);
     const int64_t at = 100 * (int64_t)j->at + part + (strcmp(phase, "sweep") ? 0 : 60);
-    return j->o->progress ? j->o->progress(j->o->progress_ctx, "profile", at, 100 * (int64_t)j->n_example) : 0;
+    return j->o->progress
+               ? j->o->progress(j->o->progress_ctx, "profile", at, 100 * (int64_t)j->n_example)
+               : 0;
 }
 
-/* The model's own greedy answer after the prompt that s holds, up to n tokens, without the end token. */
+/* The model's own greedy answer after the prompt that s holds, up to n tokens, without the end
+ * token. */
 static rkv_status greedy_answer(rkv_session *s, int32_t *out, int n, int *n_out, rkv_error *e)
 {
     rkv_sampler *sampler;
@@ -82,6 +90,44 @@ static void rewind_to_prompt(rkv_session *s, int n_prompt)
     s->n_past = n_prompt;
 }
 
+/* Response tokens to feed: the data's, or the model's own greedy answer after the prompt. */
+static rkv_status find_response(rkv_session *s, const rkv_example *x, int32_t *fed, int n,
+                                int *n_fed, rkv_error *e)
+{
+    if (x->response) {
+        *n_fed = x->n_response < (size_t)n ? (int)x->n_response : n;
+        memcpy(fed, x->response, (size_t)*n_fed * sizeof *fed);
+        return RKV_OK;
+    }
+    RKV_TRY(greedy_answer(s, fed, n, n_fed, e));
+    rewind_to_prompt(s, (int)x->n_prompt);
+    return RKV_OK;
+}
+
+/* Prefill, answer and sweep of one example; tells the log what each took. */
+static rkv_status run_parts(job *j, rkv_session *s, const rkv_example *x, int32_t *fed,
+                            enum rkv_example_state *state, double *kl, int *n_fed, rkv_error *e)
+{
+    const int64_t start = rkv_clock_ns();
+    RKV_TRY(rkv_session_prefill(s, x->prompt, x->n_prompt, e));
+    const int64_t prefilled = rkv_clock_ns();
+    RKV_TRY(find_response(s, x, fed, j->o->n_response, n_fed, e));
+    const int64_t answered = rkv_clock_ns();
+    *state = *n_fed < MIN_RESPONSE ? RKV_EXAMPLE_SHORT : RKV_EXAMPLE_USED;
+    if (*state == RKV_EXAMPLE_SHORT)
+        return RKV_OK;
+    const rkv_sweep_options sweep = {j->at, j->o->n_seed, j->o->noise};
+    RKV_TRY(rkv_sweep_run(kl, s, fed, *n_fed, &sweep, e));
+    const double prefill_s = 1e-9 * (double)(prefilled - start);
+    const double sweep_s = 1e-9 * (double)(rkv_clock_ns() - answered);
+    rkv_log(RKV_LOG_INFO,
+            "example %d: prompt %zu tokens, prefill %.3f s, answer of %d tokens %.3f s, sweep "
+            "%.3f s (%.2f prefills)",
+            j->at, x->n_prompt, prefill_s, *n_fed, 1e-9 * (double)(answered - prefilled), sweep_s,
+            sweep_s / prefill_s);
+    return RKV_OK;
+}
+
 static rkv_status measure(job *j, const rkv_example *x, enum rkv_example_state *state, double *kl,
                           int *n_fed, rkv_error *e)
 {
@@ -97,25 +143,14 @@ static rkv_status measure(job *j, const rkv_example *x, enum rkv_example_state *
     if (!status)
         status = rkv_session_create(&s, j->m, &so, e);
     if (!status)
-        status = rkv_session_prefill(s, x->prompt, x->n_prompt, e);
-    if (!status && x->response) {
-        *n_fed = x->n_response < (size_t)o->n_response ? (int)x->n_response : o->n_response;
-        memcpy(fed, x->response, (size_t)*n_fed * sizeof *fed);
-    } else if (!status) {
-        status = greedy_answer(s, fed, o->n_response, n_fed, e);
-        rewind_to_prompt(s, (int)x->n_prompt);
-    }
-    *state = *n_fed < MIN_RESPONSE ? RKV_EXAMPLE_SHORT : RKV_EXAMPLE_USED;
-    if (!status && *state == RKV_EXAMPLE_USED) {
-        const rkv_sweep_options sweep = {j->at, o->n_seed, o->noise};
-        status = rkv_sweep_run(kl, s, fed, *n_fed, &sweep, e);
-    }
+        status = run_parts(j, s, x, fed, state, kl, n_fed, e);
     rkv_session_free(s);
     rkv_mem_free(fed);
     return status;
 }
 
-static rkv_status run_example(job *j, enum rkv_example_state *state, double *kl, int *n_fed, rkv_error *e)
+static rkv_status run_example(job *j, enum rkv_example_state *state, double *kl, int *n_fed,
+                              rkv_error *e)
 {
     const int n_ctx = j->o->n_ctx ? j->o->n_ctx : j->m->config.n_ctx_train;
     rkv_example x;
@@ -149,12 +184,15 @@ static rkv_status run_all(job *j, rkv_error *e)
             p->n_position += n_fed;
         }
         if (progress(j, "sweep", 1, 1))
-            return rkv_fail(e, RKV_E_CANCELLED, "interrupted after example %d of %d", j->at + 1, j->n_example);
+            return rkv_fail(e, RKV_E_CANCELLED, "interrupted after example %d of %d", j->at + 1,
+                            j->n_example);
     }
     if (!p->n_example)
-        return rkv_fail(e, RKV_E_ARG, "%s: none of %d examples is usable: %d have answers under %d tokens, %d "
-                        "prompts are longer than the context", j->data.path, j->n_example,
-                        p->n_skipped_short, MIN_RESPONSE, p->n_skipped_long);
+        return rkv_fail(e, RKV_E_ARG,
+                        "%s: none of %d examples is usable: %d have answers under %d tokens, %d "
+                        "prompts are longer than the context",
+                        j->data.path, j->n_example, p->n_skipped_short, MIN_RESPONSE,
+                        p->n_skipped_long);
     return RKV_OK;
 }
 
@@ -188,8 +226,10 @@ static rkv_status open_resume(job *j, rkv_error *e)
     const rkv_model_info *i = rkv_model_get_info(j->m);
     if (!j->o->resume_dir)
         return RKV_OK;
-    snprintf(signature, sizeof signature, "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, "
-             "context %d, tier %s, format %d", i->fingerprint, (unsigned long long)j->data.hash,
+    snprintf(signature, sizeof signature,
+             "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, "
+             "context %d, tier %s, format %d",
+             i->fingerprint, (unsigned long long)j->data.hash,
              j->o->from_answers ? "answers" : "greedy", j->o->n_response, j->o->noise, j->o->n_seed,
              j->o->n_ctx, i->tier, RKV_PROFILE_VERSION);
     return rkv_resume_open(&j->resume, j->o->resume_dir, signature, e);
@@ -203,9 +243,11 @@ static rkv_status start(job *j, rkv_error *e)
     j->profile->n_seed = o->n_seed;
     j->profile->n_response = o->n_response;
     j->profile->from_answers = o->from_answers;
-    j->n_example = o->n_example_max && o->n_example_max < j->data.n_line ? o->n_example_max : j->data.n_line;
+    j->n_example =
+        o->n_example_max && o->n_example_max < j->data.n_line ? o->n_example_max : j->data.n_line;
     j->n_value = o->n_seed * j->profile->n_layer;
-    j->kl = rkv_mem_alloc(rkv_mem_product((size_t)j->n_example, (size_t)j->n_value * sizeof *j->kl));
+    j->kl =
+        rkv_mem_alloc(rkv_mem_product((size_t)j->n_example, (size_t)j->n_value * sizeof *j->kl));
     if (!j->kl)
         return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", j->n_example);
     return open_resume(j, e);

@@ -18,7 +18,7 @@ typedef struct walk {
     const rkv_model *m;
     const rkv_sweep_options *o;
     int n_prompt, n_fed;
-    int n_group, max_group;     /* row groups of n_fed rows: 0 is the reference, then the variants */
+    int n_group, max_group; /* row groups of n_fed rows: 0 is the reference, then the variants */
     int n_new;                  /* the last ones, perturbed in the layer at hand: one per seed */
     int chunk_group;            /* first group of the rows that are in the step now */
     float *x;                   /* [max_group][n_fed][d_model] */
@@ -36,7 +36,8 @@ typedef struct walk {
 typedef struct item {           /* per-thread scratch, cut up */
     float *q, *out, *m, *l;     /* [n_fed * n_group_heads][...] */
     int32_t *lo, *hi;
-    float *k_own, *v_own;       /* [TILE - 1 + n_fed][d_head]: the prompt's last slots, then the rows' own */
+    float *k_own,
+        *v_own; /* [TILE - 1 + n_fed][d_head]: the prompt's last slots, then the rows' own */
     float *v_plain;             /* [SEGMENT][d_head] */
     float *attend;
 } item;
@@ -52,7 +53,8 @@ static size_t item_floats(const rkv_config *c, int n_fed)
 static item cut(const walk *w, float *scratch)
 {
     const rkv_config *c = &w->m->config;
-    const size_t rows = (size_t)w->n_fed * (size_t)(c->n_head / c->n_kv_head), d = (size_t)c->d_head;
+    const size_t rows = (size_t)w->n_fed * (size_t)(c->n_head / c->n_kv_head),
+                 d = (size_t)c->d_head;
     const size_t own = ((size_t)TILE + (size_t)w->n_fed) * d;
     item t = {.q = scratch, .out = scratch + rows * d, .m = scratch + 2 * rows * d};
     t.l = t.m + rows;
@@ -65,8 +67,8 @@ static item cut(const walk *w, float *scratch)
     return t;
 }
 
-void rkv_sweep_perturb(float *out, const rkv_backend *be, const rkv_kv_view *kv, int h, int first, int n,
-                       int n_prompt, uint64_t key, double noise)
+void rkv_sweep_perturb(float *out, const rkv_backend *be, const rkv_kv_view *kv, int h, int first,
+                       int n, int n_prompt, uint64_t key, double noise)
 {
     const int d = kv->d_head;
     const char *v = kv->v;
@@ -94,22 +96,25 @@ static void through_cache(const rkv_backend *be, rkv_dtype type, float *out, con
     be->ops.unpack[type](out, stored, d);
 }
 
-/* The last slots of the prompt that do not fill a tile, and the group's own rows, as one run: it starts at
- * a multiple of the tile, so that no bit differs from a cache that holds both. Returns its length. */
-static int own_slots(const walk *w, const item *t, const rkv_kv_view *kv, int n_whole, const float *v_tail,
-                     int row0, int h)
+/* The last slots of the prompt that do not fill a tile, and the group's own rows, as one run: it
+ * starts at a multiple of the tile, so that no bit differs from a cache that holds both. Returns
+ * its length. */
+static int own_slots(const walk *w, const item *t, const rkv_kv_view *kv, int n_whole,
+                     const float *v_tail, int row0, int h)
 {
     const rkv_config *c = &w->m->config;
     const rkv_backend *be = &w->m->backend;
     const int d = c->d_head, n_tail = kv->n_slot - n_whole;
     const size_t at = (size_t)n_whole * (size_t)d;
-    be->ops.unpack[kv->k_type](t->k_own, (const char *)kv->k + rkv_dtype_bytes(rkv_dtype_get(kv->k_type), at),
+    be->ops.unpack[kv->k_type](t->k_own,
+                               (const char *)kv->k + rkv_dtype_bytes(rkv_dtype_get(kv->k_type), at),
                                (int64_t)n_tail * d);
     if (v_tail)
         memcpy(t->v_own, v_tail, (size_t)n_tail * (size_t)d * sizeof *v_tail);
     else
-        be->ops.unpack[kv->v_type](t->v_own, (const char *)kv->v +
-                                   rkv_dtype_bytes(rkv_dtype_get(kv->v_type), at), (int64_t)n_tail * d);
+        be->ops.unpack[kv->v_type](
+            t->v_own, (const char *)kv->v + rkv_dtype_bytes(rkv_dtype_get(kv->v_type), at),
+            (int64_t)n_tail * d);
     for (int i = 0; i < w->n_fed; i++) {
         const ptrdiff_t from = ((ptrdiff_t)(row0 + i) * c->n_kv_head + h) * d;
         const ptrdiff_t to = (ptrdiff_t)(n_tail + i) * d;
@@ -128,20 +133,22 @@ static void gather(const walk *w, const item *t, const rkv_kv_view *kv, int l, i
     int from = 0;
     for (int i = 0; i < w->n_fed; i++) {
         const int32_t p = w->n_prompt + i;
-        while (w->m->layer[l].sliding && from < kv->n_slot && p - kv->pos[from] >= c->sliding_window)
+        while (w->m->layer[l].sliding && from < kv->n_slot &&
+               p - kv->pos[from] >= c->sliding_window)
             from++;
         for (int g = 0; g < n_group; g++)
             t->lo[i * n_group + g] = from;
-        memcpy(t->q + (size_t)i * row, w->step.q + ((size_t)(row0 + i) * (size_t)c->n_kv_head + (size_t)h) * row,
+        memcpy(t->q + (size_t)i * row,
+               w->step.q + ((size_t)(row0 + i) * (size_t)c->n_kv_head + (size_t)h) * row,
                row * sizeof *t->q);
     }
     w->m->backend.ops.scale[RKV_DT_f32](t->q, c->attn_scale, w->n_fed * n_group * c->d_head);
 }
 
-/* The whole tiles of the prompt's slots, [0, n_whole); seed < 0: as stored, else perturbed. Leaves the
- * perturbed Values after n_whole in v_plain. */
-static void attend_prompt(const walk *w, const item *t, const rkv_kv_view *kv, int l, int h, int n_whole,
-                          int seed)
+/* The whole tiles of the prompt's slots, [0, n_whole); seed < 0: as stored, else perturbed. Leaves
+ * the perturbed Values after n_whole in v_plain. */
+static void attend_prompt(const walk *w, const item *t, const rkv_kv_view *kv, int l, int h,
+                          int n_whole, int seed)
 {
     const rkv_config *c = &w->m->config;
     const rkv_backend *be = &w->m->backend;
@@ -227,11 +234,12 @@ static rkv_status alloc(walk *w, rkv_error *e)
     w->pos = rkv_mem_alloc(rows * sizeof *w->pos);
     w->tables = rkv_mem_alloc(2 * (size_t)w->m->n_rope * table * sizeof *w->tables);
     w->panels = rkv_mem_alloc(panels);
-    w->scratch = rkv_mem_alloc(rkv_step_scratch(c, chunk_groups(w) * w->n_fed) * sizeof *w->scratch);
+    w->scratch =
+        rkv_mem_alloc(rkv_step_scratch(c, chunk_groups(w) * w->n_fed) * sizeof *w->scratch);
     w->thread = rkv_mem_alloc((size_t)w->s->n_thread * w->thread_floats * sizeof *w->thread);
     if (!w->x || !w->norm || !w->pos || !w->tables || !w->panels || !w->scratch || !w->thread)
-        return rkv_fail(e, RKV_E_MEM, "sweep: out of memory for %d variants of %d tokens", w->max_group,
-                        w->n_fed);
+        return rkv_fail(e, RKV_E_MEM, "sweep: out of memory for %d variants of %d tokens",
+                        w->max_group, w->n_fed);
     return RKV_OK;
 }
 
@@ -290,7 +298,8 @@ static rkv_status run_layer(walk *w, int l, rkv_error *e)
         w->m->arch->layer(w->m, &w->step, l);
     }
     if (o->progress && o->progress(o->progress_ctx, "sweep", l + 1, c->n_layer))
-        return rkv_fail(e, RKV_E_CANCELLED, "interrupted in the sweep, at layer %d of %d", l, c->n_layer);
+        return rkv_fail(e, RKV_E_CANCELLED, "interrupted in the sweep, at layer %d of %d", l,
+                        c->n_layer);
     return RKV_OK;
 }
 

@@ -7,7 +7,7 @@ rkv_status rkv_merge_reserve(rkv_merge *m, size_t n, rkv_error *e)
 {
     if (n <= m->cap)
         return RKV_OK;
-    const size_t cap = n < SIZE_MAX / 4 ? n + n / 2 + 64 : n;
+    const size_t cap = n < 4096 ? 2 * n : n;    /* long words are rare, and their memory is large */
     rkv_merge_free(m);
     m->symbol = rkv_mem_alloc(rkv_mem_product(cap, sizeof *m->symbol));
     m->heap = rkv_mem_alloc(rkv_mem_product(cap, 2 * sizeof *m->heap));

@@ -101,8 +101,8 @@ static size_t stray_byte(const char *text, size_t i, size_t n)
     return i;
 }
 
-/* PCRE2 reads well-formed text only: a control character, which no expression names, takes the place of
- * each stray byte. Lengths stay the same. */
+/* PCRE2 reads well-formed text only: a control character, which no expression names, takes the
+ * place of each stray byte. Lengths stay the same. */
 static rkv_status make_well_formed(rkv_pretok_run *r, const char *text, size_t n, rkv_error *e)
 {
     rkv_mem_free(r->copy);
@@ -144,8 +144,8 @@ static rkv_status cut(const rkv_pretok_run *r, const pass *p, level *v, rkv_erro
         return RKV_OK;
     }
     size_t begin, end;
-    RKV_TRY(rkv_regex_find(p->regex, r->work, r->text + v->begin, v->end - v->begin, v->pos - v->begin,
-                           &begin, &end, e));
+    RKV_TRY(rkv_regex_find(p->regex, r->work, r->text + v->begin, v->end - v->begin,
+                           v->pos - v->begin, &begin, &end, e));
     v->match = v->begin + begin;
     v->match_end = v->begin + end;
     v->pos = v->match > v->pos ? v->match : v->match_end;

@@ -34,8 +34,8 @@ static size_t contraction(const char *text, size_t pos, size_t end, int fold)
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-/* White space at pos: all of it at the end of the text, else all but the last character, which goes to
- * the word that follows, unless it is alone. With lines, up to the last line break if there is one.
+/* White space at pos: all of it at the end of the text, else all but the last character, which goes
+ * to the word that follows, unless it is alone. With lines, up to the last line break if any.
  * Expressions: \s*[\r\n]+|\s+(?!\S)|\s+ */
 static size_t space_end(const char *text, size_t pos, size_t end, int lines)
 {

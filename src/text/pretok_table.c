@@ -4,9 +4,10 @@
 
 #include <string.h>
 
-/* Inside of a class. Written out because PCRE2's own \s takes U+180E, which Unicode does not count as
- * white space any more. */
-#define WS "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+/* Inside of a class. Written out because PCRE2's own \s takes U+180E, which Unicode does not count
+ * as white space any more. */
+#define WS "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}" \
+    "\\x{202f}\\x{205f}\\x{3000}"
 #define SPACE "[" WS "]"
 #define CONTRACTION "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
 #define LINES SPACE "*[\\r\\n]+|"                       /* \s*[\r\n]+ */
@@ -20,11 +21,11 @@
 /* Words of one case, as GPT-4o and its kin cut them: capitals first, or capitals only. */
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(tail) "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" tail "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" \
-    LOWER "*" tail "|"
+#define CASED(tail) "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" tail "|" \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" tail "|"
 #define GPT4O(digits) CASED("(?:" CONTRACTION ")?") digits "|" MARKS "[\\r\\n/]*|" LINES GAPS
-#define DEEPSEEK3(marks_end) ASCII_PUNCTUATION "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|" \
-    " ?[\\p{P}\\p{S}]+" marks_end
+#define DEEPSEEK3(marks_end) ASCII_PUNCTUATION "[A-Za-z]+|" \
+    "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+" marks_end
 
 static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|" MARKS "|" GAPS;
 static const char digit[] = "\\p{N}";
@@ -55,8 +56,9 @@ static const char deepseek_words[] = SPACE
     "\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}]+";
 
 static const rkv_pretok_desc rows[] = {
-    {"gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert jina-v1-en "
-     "jina-v2-code roberta-bpe exaone4 mpt olmo jais trillion granite-docling", 0, {gpt2}},
+    {"gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert "
+     "jina-v1-en jina-v2-code roberta-bpe exaone4 mpt olmo jais trillion granite-docling", 0,
+     {gpt2}},
     {"smollm starcoder refact command-r codeshell exaone minerva-7b mellum2", 0, {digit, gpt2}},
     {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
      RKV_PRETOK_WHOLE | RKV_PRETOK_BOS, {llama3}},
@@ -71,25 +73,25 @@ static const rkv_pretok_desc rows[] = {
     {"laguna", 0, {"[^\\n]+|\\n+", qwen2}},
     {"minicpm5", RKV_PRETOK_WHOLE,
      {three_digits, CONTRACTION "|" WORD "|\\p{N}+|" MARKS "[\\r\\n]*|" LINES GAPS}},
-    {"jais-2", 0, {CONTRACTION "|" WORD "|\\p{N}{1,3}|" MARKS "[\\r\\n]*|" LINES
-     "(?:" SPACE "{512}|" SPACE "{256}|" SPACE "{128}|" SPACE "{64}|" SPACE "{32}|" SPACE "{16}|"
-     SPACE "{8}|" SPACE "{4}|" SPACE "{1,2})(?![^" WS "])|" SPACE}},
     {"bailingmoe bailingmoe2 llada-moe", 0,
      {CONTRACTION "|" WORD "|\\p{N}|" MARKS "[\\r\\n]*|" SPACE "*[\\r\\n]|" GAPS}},
     {"seed-coder", 0, {CONTRACTION "|" WORD "|\\p{N}| ?[^" WS "\\p{L}\\p{N}]+|" LINES GAPS}},
-    {"exaone-moe", 0, {CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}|"
-     MARKS "[\\r\\n/]?|" SPACE "*[\\r\\n]|" GAPS}},
+    {"exaone-moe", 0,
+     {CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}|"
+      MARKS "[\\r\\n/]?|" SPACE "*[\\r\\n]|" GAPS}},
     {"gpt-4o llama4 kanana2 talkie minimax-m2", 0, {GPT4O("\\p{N}{1,3}")}},
     {"granite-embed-multi-97m", RKV_PRETOK_WHOLE, {GPT4O("\\p{N}{1,3}")}},
     {"tekken", RKV_PRETOK_WHOLE | RKV_PRETOK_BOS,
      {CASED("") "\\p{N}|" MARKS "[\\r\\n/]*|" LINES GAPS}},
     {"youtu", RKV_PRETOK_WHOLE,
-     {"[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}"
-      "\\x{2014}\\x{ff1a}\\x{ff1b}\\x{ff0c}\\x{3001}-\\x{303f}\\x{fe30}-\\x{fe4f}]+|"
-      "[\\x{3105}-\\x{312f}]+|" HAN_KANA, GPT4O("\\p{N}")}},
+     {"[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+|"
+      "[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}\\x{2014}\\x{ff1a}\\x{ff1b}\\x{ff0c}"
+      "\\x{3001}-\\x{303f}\\x{fe30}-\\x{fe4f}]+|[\\x{3105}-\\x{312f}]+|" HAN_KANA,
+      GPT4O("\\p{N}")}},
     {"deepseek-llm", 0,
      {"[\\r\\n]", deepseek_words,
-      SPACE "?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
+      SPACE "?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}"
+      "\\x{3000}-\\x{3002}]+",
       "(?<!" SPACE ")" SPACE "++\\z",           /* \s+$, but linear on white space before a word */
       HAN_HANGUL, "\\p{N}+"}},
     {"deepseek-coder", 0, {"[\\r\\n]", SPACE "?\\p{L}+", SPACE "?\\p{P}+", HAN_HANGUL, digit}},
@@ -98,8 +100,9 @@ static const rkv_pretok_desc rows[] = {
     {"spark2_5", 0, {three_digits, HAN_KANA, DEEPSEEK3("|[\\r\\n]|" GAPS), digit}},
     {"poro-chat bloom gpt3-finnish", 0, {bloom}},
     {"viking", 0, {bloom, digit}},
-    {"chameleon", RKV_PRETOK_BOS, {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", digit,
-     "[\\p{P}!-/:-@\\[-`{-~]", gpt2}},
+    {"chameleon", RKV_PRETOK_BOS,
+     {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", digit,
+      "[\\p{P}!-/:-@\\[-`{-~]", gpt2}},
 };
 
 static const struct {

@@ -43,8 +43,8 @@ rkv_status rkv_regex_create(rkv_regex **out, const char *pattern, const char *wh
     int error = PCRE2_ERROR_NOMEMORY;
     PCRE2_SIZE at = 0;
     if (c)
-        r->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error,
-                                &at, c);
+        r->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP,
+                                &error, &at, c);
     pcre2_compile_context_free(c);
     if (r && r->code) {
         *out = r;
@@ -54,8 +54,8 @@ rkv_status rkv_regex_create(rkv_regex **out, const char *pattern, const char *wh
     /* Compiling reports its own code (21) for a failed allocation. */
     if (error == PCRE2_ERROR_NOMEMORY || error == PCRE2_ERROR_HEAP_FAILED)
         return rkv_fail(e, RKV_E_MEM, "%s: out of memory for a regular expression", what);
-    return rkv_fail(e, RKV_E_INTERNAL, "%s: PCRE2 refuses our expression at byte %zu (error %d)", what,
-                    (size_t)at, error);
+    return rkv_fail(e, RKV_E_INTERNAL, "%s: PCRE2 refuses our expression at byte %zu (error %d)",
+                    what, (size_t)at, error);
 }
 
 void rkv_regex_free(rkv_regex *r)
@@ -92,14 +92,14 @@ void rkv_regex_work_free(rkv_regex_work *w)
     rkv_mem_free(w);
 }
 
-rkv_status rkv_regex_find(const rkv_regex *r, rkv_regex_work *w, const char *text, size_t n, size_t from,
-                          size_t *begin, size_t *end, rkv_error *e)
+rkv_status rkv_regex_find(const rkv_regex *r, rkv_regex_work *w, const char *text, size_t n,
+                          size_t from, size_t *begin, size_t *end, rkv_error *e)
 {
     const size_t steps = n < (UINT32_MAX - LEAST_STEPS) / STEPS_PER_BYTE
                              ? LEAST_STEPS + STEPS_PER_BYTE * n : UINT32_MAX;
     pcre2_set_match_limit(w->limits, (uint32_t)steps);
-    const int rc = pcre2_match(r->code, (PCRE2_SPTR)text, n, from, PCRE2_NOTEMPTY | PCRE2_NO_UTF_CHECK,
-                               w->match, w->limits);
+    const int rc = pcre2_match(r->code, (PCRE2_SPTR)text, n, from,
+                               PCRE2_NOTEMPTY | PCRE2_NO_UTF_CHECK, w->match, w->limits);
     if (rc == PCRE2_ERROR_NOMATCH) {
         *begin = *end = n;
         return RKV_OK;
@@ -107,8 +107,9 @@ rkv_status rkv_regex_find(const rkv_regex *r, rkv_regex_work *w, const char *tex
     if (rc == PCRE2_ERROR_NOMEMORY)
         return rkv_fail(e, RKV_E_MEM, "tokenizer: out of memory for a match");
     if (rc < 0)
-        return rkv_fail(e, RKV_E_ARG, "text: PCRE2 gave up at byte %zu of a piece of %zu (error %d)", from,
-                        n, rc);
+        return rkv_fail(e, RKV_E_ARG,
+                        "text: PCRE2 gave up at byte %zu of a piece of %zu (error %d)", from, n,
+                        rc);
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(w->match);
     *begin = at[0];
     *end = at[1];
@@ -121,8 +122,10 @@ rkv_status rkv_regex_create(rkv_regex **out, const char *pattern, const char *wh
 {
     (void)out;
     (void)pattern;
-    return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: needs regular expressions, which this build left out: "
-                    "install libpcre2-dev and configure --with-pcre2", what);
+    return rkv_fail(e, RKV_E_UNSUPPORTED,
+                    "%s: needs regular expressions, which this build left out: "
+                    "install libpcre2-dev and configure --with-pcre2",
+                    what);
 }
 
 void rkv_regex_free(rkv_regex *r)
@@ -142,8 +145,8 @@ void rkv_regex_work_free(rkv_regex_work *w)
     (void)w;
 }
 
-rkv_status rkv_regex_find(const rkv_regex *r, rkv_regex_work *w, const char *text, size_t n, size_t from,
-                          size_t *begin, size_t *end, rkv_error *e)
+rkv_status rkv_regex_find(const rkv_regex *r, rkv_regex_work *w, const char *text, size_t n,
+                          size_t from, size_t *begin, size_t *end, rkv_error *e)
 {
     (void)r, (void)w, (void)text, (void)n, (void)from, (void)begin, (void)end;
     return rkv_fail(e, RKV_E_UNSUPPORTED, "built without PCRE2");

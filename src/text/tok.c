@@ -7,7 +7,10 @@
 #include "base/mem.h"
 #include "text/unicode.h"
 
-enum { MAX_TEXT = 1 << 30 };
+enum {
+    MAX_TEXT = 1 << 30,
+    MAX_WORD_BITS = 12                  /* 64 KB of words: they stay in the second-level cache */
+};
 
 static const uint32_t not_text = RKV_PIECE_CONTROL | RKV_PIECE_UNKNOWN;
 
@@ -18,8 +21,10 @@ static rkv_status load_model(rkv_tok *t, const rkv_gguf *g, rkv_error *e)
     RKV_TRY(rkv_gguf_string(g, "tokenizer.ggml.model", &name, &n, e));
     t->is_spm = n == 5 && !memcmp(name, "llama", 5);
     if (!t->is_spm && !(n == 4 && !memcmp(name, "gpt2", 4)))
-        return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: tokenizer '%.*s' is not supported; 'gpt2' (byte-level BPE) "
-                        "and 'llama' (SentencePiece) are", rkv_gguf_path(g), (int)(n < 64 ? n : 64), name);
+        return rkv_fail(e, RKV_E_UNSUPPORTED,
+                        "%s: tokenizer '%.*s' is not supported; 'gpt2' (byte-level BPE) "
+                        "and 'llama' (SentencePiece) are",
+                        rkv_gguf_path(g), (int)(n < 64 ? n : 64), name);
     RKV_TRY(rkv_vocab_load(&t->vocab, g, t->is_spm, e));
     return t->is_spm ? rkv_spm_load(t, g, e) : rkv_bpe_load(t, g, e);
 }
@@ -142,8 +147,8 @@ static rkv_status encode(const rkv_tok *t, rkv_tok_work *w, size_t n, unsigned f
     int after_special = 1;
     for (size_t at = 0; at < n;) {
         size_t begin;
-        const int32_t id = rkv_vocab_next_special(&t->vocab, w->text, n, at, flags & RKV_TOK_SPECIAL,
-                                                  &begin);
+        const int32_t id =
+            rkv_vocab_next_special(&t->vocab, w->text, n, at, flags & RKV_TOK_SPECIAL, &begin);
         const rkv_piece *p = id < 0 ? NULL : &t->vocab.piece[id];
         size_t end = begin;
         while (p && p->kind & RKV_PIECE_LSTRIP && end > at && is_space(w->text[end - 1]))
@@ -156,8 +161,7 @@ static rkv_status encode(const rkv_tok *t, rkv_tok_work *w, size_t n, unsigned f
         if (!p)
             break;
         if (bos && id == t->vocab.bos && w->n_id == 1)
-            rkv_log(RKV_LOG_WARN, "the text begins with the token that is put in front of it anyway: it is "
-                    "there twice now");
+            rkv_log(RKV_LOG_WARN, "the text begins with BOS, which is put in front of it anyway");
         RKV_TRY(add_id(w, id, e));
         after_special = 1;
         at = begin + p->n;
@@ -171,10 +175,13 @@ rkv_status rkv_tok_encode(const rkv_tok *t, const char *text, size_t n_byte, uns
                           int32_t **ids, size_t *n_id, rkv_error *e)
 {
     if (n_byte > MAX_TEXT)
-        return rkv_fail(e, RKV_E_ARG, "text: %zu bytes, at most %d can be tokenized", n_byte, MAX_TEXT);
-    rkv_tok_work w = {.text = text};
+        return rkv_fail(e, RKV_E_ARG, "text: %zu bytes, at most %d can be tokenized", n_byte,
+                        MAX_TEXT);
+    rkv_tok_work w = {.text = text, .word_bits = 4};
+    while (w.word_bits < MAX_WORD_BITS && n_byte >> (w.word_bits + 2))
+        w.word_bits++;
     rkv_status s = rkv_tok_reserve(&w, n_byte / 3 + 16, e);
-    if (!s && !(w.word = rkv_mem_calloc((size_t)1 << RKV_WORD_BITS, sizeof *w.word)))
+    if (!s && !(w.word = rkv_mem_calloc((size_t)1 << w.word_bits, sizeof *w.word)))
         s = rkv_fail(e, RKV_E_MEM, "tokenizer: out of memory");
     if (!s && !t->is_spm)
         s = rkv_pretok_run_create(&w.run, t->bpe.pretok, e);
@@ -210,7 +217,7 @@ static void add_spaced(rkv_text *out, const rkv_piece *p)
 {
     size_t from = 0;
     for (size_t i = 0; i + 3 <= p->n;) {
-        if (memcmp(p->text + i, "\xe2\x96\x81", 3)) {
+        if (memcmp(p->text + i, "\u2581", 3)) {
             i++;
             continue;
         }
@@ -254,7 +261,8 @@ rkv_status rkv_tok_decode(const rkv_tok *t, const int32_t *ids, size_t n_id, int
 {
     for (size_t i = 0; i < n_id; i++)
         if (ids[i] < 0 || ids[i] >= t->vocab.n)
-            return rkv_fail(e, RKV_E_ARG, "token id #%zu is %d, expected 0 to %d", i, ids[i], t->vocab.n - 1);
+            return rkv_fail(e, RKV_E_ARG, "token id #%zu is %d, expected 0 to %d", i, ids[i],
+                            t->vocab.n - 1);
     rkv_text out = {0};
     rkv_text_add(&out, "", 0);
     int strip = t->is_spm && t->spm.add_prefix;

@@ -13,8 +13,8 @@
 
 typedef struct rkv_tok rkv_tok;
 
-/* Reads the tokenizer of a file; g must outlive it. RKV_E_FORMAT (broken vocabulary, merges, scores),
- * RKV_E_UNSUPPORTED (an algorithm we do not have, named), RKV_E_MEM. */
+/* Reads the tokenizer of a file; g must outlive it. RKV_E_FORMAT (broken vocabulary, merges,
+ * scores), RKV_E_UNSUPPORTED (an algorithm we do not have, named), RKV_E_MEM. */
 rkv_status rkv_tok_create(rkv_tok **out, const rkv_gguf *g, rkv_error *e);
 void rkv_tok_free(rkv_tok *t);
 
@@ -26,15 +26,16 @@ int rkv_tok_adds_eos(const rkv_tok *t);         /* ... EOS after it (never put t
 int rkv_tok_is_end(const rkv_tok *t, int32_t id);       /* EOS, EOT and other ends of an answer */
 
 /* flags: RKV_TOK_BOS, RKV_TOK_SPECIAL of rkv.h. *ids from rkv_mem_alloc, owned by the caller.
- * A byte that belongs to no well-formed character is encoded as that byte; where the vocabulary has no
- * token for a byte, it is lost (BPE) or becomes the unknown token (SentencePiece).
+ * A byte that belongs to no well-formed character is encoded as that byte; where the vocabulary has
+ * no token for a byte, it is lost (BPE) or becomes the unknown token (SentencePiece).
  * RKV_E_ARG: text over 1 GiB, or too hard for a pre-tokenizer that PCRE2 runs; RKV_E_MEM. */
 rkv_status rkv_tok_encode(const rkv_tok *t, const char *text, size_t n_byte, unsigned flags,
                           int32_t **ids, size_t *n_id, rkv_error *e);
 
-/* *text from rkv_mem_alloc, 0-terminated; may hold any byte. with_special: control tokens are written
- * out instead of dropped. Where encoding puts a space in front of a text, one leading space of the first
- * token, or of the first after BOS, is dropped again. RKV_E_ARG: id out of range; RKV_E_MEM. */
+/* *text from rkv_mem_alloc, 0-terminated; may hold any byte. with_special: control tokens are
+ * written out instead of dropped. Where encoding puts a space in front of a text, one leading space
+ * of the first token, or of the first after BOS, is dropped again; so an answer is decoded as a
+ * whole, or with its earlier ids in front. RKV_E_ARG: id out of range; RKV_E_MEM. */
 rkv_status rkv_tok_decode(const rkv_tok *t, const int32_t *ids, size_t n_id, int with_special,
                           char **text, size_t *n_byte, rkv_error *e);
 

@@ -1,5 +1,5 @@
-/* Byte-level BPE. The vocabulary writes each byte as a character that can be seen: printable Latin-1 stands
- * for itself, the other 68 bytes are U+0100 and up in order.
+/* Byte-level BPE. The vocabulary writes each byte as a character that can be seen: printable
+ * Latin-1 stands for itself, the other 68 bytes are U+0100 and up in order.
  * Source: Radford et al. 2019 (GPT-2), bytes_to_unicode of its encoder.py. */
 #include "config.h"
 #include "text/tok_impl.h"
@@ -93,7 +93,8 @@ static int32_t join_pair(const void *ctx, int32_t left, int32_t right, uint32_t 
 }
 
 /* Enters merge number rank, "left right". A part that is no token could never come about. */
-static rkv_status enter_merge(rkv_tok *t, const rkv_gguf *g, uint32_t rank, char *joined, rkv_error *e)
+static rkv_status enter_merge(rkv_tok *t, const rkv_gguf *g, uint32_t rank, char *joined,
+                              rkv_error *e)
 {
     size_t n;
     const char *line = rkv_gguf_strings_at(g, merges_key, rank, &n);
@@ -105,20 +106,21 @@ static rkv_status enter_merge(rkv_tok *t, const rkv_gguf *g, uint32_t rank, char
     const int32_t left = rkv_vocab_find(&t->vocab, line, n_left);
     const int32_t right = rkv_vocab_find(&t->vocab, space + 1, n_right);
     int32_t id = -1;
-    if (left >= 0 && right >= 0) {              /* so each is at most as long as the longest token */
+    if (left >= 0 && right >= 0) {      /* so each is at most as long as the longest token */
         memcpy(joined, line, n_left);
         memcpy(joined + n_left, space + 1, n_right);
         id = rkv_vocab_find(&t->vocab, joined, n_left + n_right);
     }
     if (id < 0)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: merge #%u: %s is not in the vocabulary", rkv_gguf_path(g), rank,
-                        left < 0 ? "its left part" : right < 0 ? "its right part" : "what it makes");
+        return rkv_fail(e, RKV_E_FORMAT, "%s: merge #%u: %s is not in the vocabulary",
+                        rkv_gguf_path(g), rank, left < 0 ? "its left part" : right < 0 ?
+                        "its right part" : "what it makes");
     int probes;
     const uint64_t pair = (uint64_t)left << 32 | (uint32_t)right;
     rkv_pair_slot *s = find_pair(&t->bpe, pair, &probes);
     if (probes >= RKV_MAX_PROBE)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: merge #%u collides with %d others", rkv_gguf_path(g), rank,
-                        probes);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: merge #%u collides with %d others", rkv_gguf_path(g),
+                        rank, probes);
     if (s->id < 0)                              /* of equal lines the first counts */
         *s = (rkv_pair_slot){pair, rank, id};
     return RKV_OK;
@@ -157,8 +159,8 @@ static rkv_status load_pretok(rkv_tok *t, const rkv_gguf *g, rkv_error *e)
     if (rkv_gguf_has(g, key))
         RKV_TRY(rkv_gguf_string(g, key, &name, &n, e));
     else
-        rkv_log(RKV_LOG_WARN, "%s: key '%s' is missing: words are cut as in old files, which may not be how "
-                "the model learned them", rkv_gguf_path(g), key);
+        rkv_log(RKV_LOG_WARN, "%s: key '%s' is missing: words are cut as in old files, which may "
+                "not be how the model learned them", rkv_gguf_path(g), key);
     const rkv_pretok_desc *d = rkv_pretok_find(name, n);
     if (!d)
         return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: pre-tokenizer '%.*s' is not supported",
@@ -166,8 +168,8 @@ static rkv_status load_pretok(rkv_tok *t, const rkv_gguf *g, rkv_error *e)
     t->bpe.whole_words = (d->flags & RKV_PRETOK_WHOLE) != 0;
     t->add_bos = (d->flags & RKV_PRETOK_BOS) != 0;
     char what[240];
-    snprintf(what, sizeof what, "%.150s: pre-tokenizer '%.*s'", rkv_gguf_path(g), (int)(n < 64 ? n : 64),
-             name);
+    snprintf(what, sizeof what, "%.150s: pre-tokenizer '%.*s'", rkv_gguf_path(g),
+             (int)(n < 64 ? n : 64), name);
     return rkv_pretok_create(&t->bpe.pretok, d, 0, what, e);
 }
 
@@ -200,7 +202,11 @@ static rkv_status encode_word(const rkv_tok *t, rkv_tok_work *w, size_t at, size
 {
     const unsigned char *word = (const unsigned char *)w->text + at;
     RKV_TRY(rkv_tok_reserve(w, n, e));
-    const int32_t id = t->bpe.whole_words ? find_whole(t, w, word, n) : n == 1 ? t->bpe.byte[word[0]] : -1;
+    int32_t id = -1;
+    if (t->bpe.whole_words)
+        id = find_whole(t, w, word, n);
+    else if (n == 1)
+        id = t->bpe.byte[word[0]];
     if (id >= 0) {
         w->ids[w->n_id++] = id;
         return RKV_OK;

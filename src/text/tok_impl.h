@@ -42,14 +42,14 @@ typedef struct rkv_word {
     uint32_t at, n, id, n_id;
 } rkv_word;
 
-enum { RKV_WORD_BITS = 12 };
 
 /* One call of rkv_tok_encode. */
 typedef struct rkv_tok_work {
     const char *text;                   /* the whole text */
     int32_t *ids;
     size_t n_id, cap;
-    rkv_word *word;                     /* [1 << RKV_WORD_BITS], by hash; n == 0: empty */
+    rkv_word *word;                     /* [1 << word_bits], by hash; n == 0: empty */
+    int word_bits;
     rkv_merge merge;
     rkv_pretok_run *run;                /* NULL for SentencePiece */
     char *buffer;
@@ -60,11 +60,11 @@ typedef struct rkv_tok_work {
 rkv_status rkv_tok_reserve(rkv_tok_work *w, size_t n, rkv_error *e);
 rkv_status rkv_tok_reserve_buffer(rkv_tok_work *w, size_t n, rkv_error *e);
 
-/* The entry for the word [at, at + n) of the text; it holds that word when *hit, and is meant to. */
+/* The entry for the word [at, at + n) of the text; it holds that word already when *hit. */
 static inline rkv_word *rkv_tok_word(rkv_tok_work *w, size_t at, size_t n, int *hit)
 {
     const uint64_t h = rkv_bytes_hash(w->text + at, n);
-    rkv_word *word = &w->word[h >> (64 - RKV_WORD_BITS)];
+    rkv_word *word = &w->word[h >> (64 - w->word_bits)];
     *hit = word->n == n && !memcmp(w->text + word->at, w->text + at, n);
     return word;
 }
@@ -78,9 +78,10 @@ static inline rkv_status rkv_tok_repeat(rkv_tok_work *w, const rkv_word *word, r
     return RKV_OK;
 }
 
-/* Adds the ids of [begin, end) of the work's text. after_special: it begins the text or follows a special
- * token. RKV_E_MEM; RKV_E_ARG (see rkv_pretok_next). */
-rkv_status rkv_bpe_encode(const rkv_tok *t, rkv_tok_work *w, size_t begin, size_t end, rkv_error *e);
+/* Adds the ids of [begin, end) of the work's text. after_special: it begins the text or follows a
+ * special token. RKV_E_MEM; RKV_E_ARG (see rkv_pretok_next). */
+rkv_status rkv_bpe_encode(const rkv_tok *t, rkv_tok_work *w, size_t begin, size_t end,
+                          rkv_error *e);
 rkv_status rkv_spm_encode(const rkv_tok *t, rkv_tok_work *w, size_t begin, size_t end,
                           int after_special, rkv_error *e);
 
@@ -88,8 +89,8 @@ rkv_status rkv_spm_encode(const rkv_tok *t, rkv_tok_work *w, size_t begin, size_
 rkv_status rkv_bpe_load(rkv_tok *t, const rkv_gguf *g, rkv_error *e);
 rkv_status rkv_spm_load(rkv_tok *t, const rkv_gguf *g, rkv_error *e);
 
-/* Text of a byte-level token's character at p (n bytes are there): *out its 1 to 4 bytes; returns how many
- * bytes of p it took, *n_out how many it gave. */
+/* Text of a byte-level token's character at p (n bytes are there): *out its 1 to 4 bytes; returns
+ * how many bytes of p it took, *n_out how many it gave. */
 size_t rkv_bpe_decode_char(const char *p, size_t n, char out[4], size_t *n_out);
 
 #endif

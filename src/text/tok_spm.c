@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-static const char space_text[] = "\xe2\x96\x81";        /* U+2581 */
+static const char space_text[] = "\u2581";
 enum { SPACE_BYTES = 3 };
 
 static int is_space_text(const char *p, size_t n)
@@ -24,7 +24,7 @@ static size_t char_length(const char *p, size_t n)
     return len ? len : 1;
 }
 
-/* First and last byte of the character of len bytes at p, where both ways of writing a space agree. */
+/* First and last byte of the character of len bytes at p; a space is one, however written. */
 static unsigned char first_byte(const char *p, size_t len)
 {
     return is_space_text(p, len) ? ' ' : (unsigned char)p[0];
@@ -35,8 +35,8 @@ static unsigned char last_byte(const char *p, size_t len)
     return is_space_text(p, len) ? ' ' : (unsigned char)p[len - 1];
 }
 
-/* Notes which characters may stand side by side inside a token. Two that never do are never merged, and
- * the text falls into words there. */
+/* Notes which characters may stand side by side inside a token. Two that never do are never merged,
+ * and the text falls into words there. */
 static void note_joins(unsigned char *joins, const rkv_piece *p)
 {
     size_t len;
@@ -87,9 +87,11 @@ rkv_status rkv_spm_load(rkv_tok *t, const rkv_gguf *g, rkv_error *e)
     t->spm.key = rkv_mem_alloc(rkv_mem_product(n, sizeof *t->spm.key));
     t->spm.joins = rkv_mem_calloc(256, 256);
     float *score = rkv_mem_alloc(rkv_mem_product(n, sizeof *score));
-    const rkv_status s = t->spm.key && t->spm.joins && score
-                             ? load_scores(t, score, g, e)
-                             : rkv_fail(e, RKV_E_MEM, "%s: out of memory for scores", rkv_gguf_path(g));
+    rkv_status s = RKV_OK;
+    if (!t->spm.key || !t->spm.joins || !score)
+        s = rkv_fail(e, RKV_E_MEM, "%s: out of memory for scores", rkv_gguf_path(g));
+    else
+        s = load_scores(t, score, g, e);
     rkv_mem_free(score);
     return s;
 }
@@ -111,7 +113,7 @@ static int32_t join_text(const void *ctx, int32_t left, int32_t right, uint32_t 
                          uint32_t *key)
 {
     const spm_text *s = ctx;
-    (void)left;                                 /* a character may be no token and yet part of one */
+    (void)left;                         /* a character may be no token and yet part of one */
     (void)right;
     const int32_t id = find_mergeable(s->t, s->text + begin, end - begin);
     if (id >= 0)

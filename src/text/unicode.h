@@ -1,6 +1,6 @@
 /* Characters and their classes, as far as pre-tokenizers tell them apart.
- * Any bytes are text: one that belongs to no well-formed character is a character of its own, of class
- * RKV_CLASS_OTHER. */
+ * Any bytes are text: one that belongs to no well-formed character is a character of its own, of
+ * class RKV_CLASS_OTHER. */
 #ifndef RKV_UNICODE_H
 #define RKV_UNICODE_H
 
@@ -8,7 +8,12 @@
 #include <stdint.h>
 
 /* \p{L}, \p{N}, the property White_Space, and the rest. */
-enum { RKV_CLASS_LETTER = 'L', RKV_CLASS_NUMBER = 'N', RKV_CLASS_SPACE = 'S', RKV_CLASS_OTHER = 'o' };
+enum {
+    RKV_CLASS_LETTER = 'L',
+    RKV_CLASS_NUMBER = 'N',
+    RKV_CLASS_SPACE = 'S',
+    RKV_CLASS_OTHER = 'o'
+};
 
 typedef struct rkv_char {
     unsigned char class, length;        /* length in bytes, >= 1 */

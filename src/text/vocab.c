@@ -36,8 +36,8 @@ static rkv_status enter(rkv_vocab *v, int32_t id, const rkv_gguf *g, rkv_error *
     for (int probe = 0; v->slot[i].id >= 0; i = (i + 1) & v->mask) {
         const rkv_piece *q = &v->piece[v->slot[i].id];
         if (v->slot[i].tag == h >> 32 && q->n == p->n && !memcmp(q->text, p->text, p->n))
-            return rkv_fail(e, RKV_E_FORMAT, "%s: tokens #%d and #%d have the same text", rkv_gguf_path(g),
-                            v->slot[i].id, id);
+            return rkv_fail(e, RKV_E_FORMAT, "%s: tokens #%d and #%d have the same text",
+                            rkv_gguf_path(g), v->slot[i].id, id);
         if (++probe == RKV_MAX_PROBE)
             return rkv_fail(e, RKV_E_FORMAT, "%s: the texts of %d tokens collide with token #%d",
                             rkv_gguf_path(g), RKV_MAX_PROBE, id);
@@ -57,14 +57,15 @@ static rkv_status load_texts(rkv_vocab *v, const rkv_gguf *g, rkv_error *e)
         for (size_t at = 0; at < n;) {
             const size_t len = rkv_utf8_length((const unsigned char *)text + at, n - at);
             if (!len)
-                return rkv_fail(e, RKV_E_FORMAT, "%s: token #%d has byte 0x%02x at %zu, expected UTF-8 text",
+                return rkv_fail(e, RKV_E_FORMAT,
+                                "%s: token #%d has byte 0x%02x at %zu, expected UTF-8 text",
                                 rkv_gguf_path(g), i, (unsigned char)text[at], at);
             at += len;
         }
         v->piece[i] = (rkv_piece){text, (uint32_t)n, RKV_PIECE_NORMAL};
         if (n > v->longest)
             v->longest = (uint32_t)n;
-        if (n)                                  /* real files have holes: such tokens match no text */
+        if (n)                          /* real files have holes: such tokens match no text */
             RKV_TRY(enter(v, i, g, e));
     }
     return RKV_OK;
@@ -86,9 +87,10 @@ static int byte_of(const rkv_piece *p)
 
 static rkv_status load_kinds(rkv_vocab *v, const rkv_gguf *g, rkv_error *e)
 {
-    /* In the order of the ids that the format gives them; undefined ones behave like normal ones. */
-    static const uint32_t kind[] = {RKV_PIECE_NORMAL, RKV_PIECE_NORMAL, RKV_PIECE_UNKNOWN,
-                                    RKV_PIECE_CONTROL, RKV_PIECE_USER, RKV_PIECE_UNUSED, RKV_PIECE_BYTE};
+    /* In the order of the format's ids; undefined ones behave like normal ones. */
+    static const uint32_t kind[] = {RKV_PIECE_NORMAL,  RKV_PIECE_NORMAL, RKV_PIECE_UNKNOWN,
+                                    RKV_PIECE_CONTROL, RKV_PIECE_USER,   RKV_PIECE_UNUSED,
+                                    RKV_PIECE_BYTE};
     if (!rkv_gguf_has(g, types_key)) {
         for (int32_t i = 0; i < v->n; i++)
             if (byte_of(&v->piece[i]) >= 0)
@@ -119,14 +121,15 @@ static rkv_status load_bytes(rkv_vocab *v, const rkv_gguf *g, rkv_error *e)
             continue;
         const int b = byte_of(&v->piece[i]);
         if (b < 0)
-            return rkv_fail(e, RKV_E_FORMAT, "%s: token #%d stands for a byte, but its text is not <0x00> "
-                            "to <0xFF>", rkv_gguf_path(g), i);
+            return rkv_fail(e, RKV_E_FORMAT, "%s: token #%d stands for a byte, but its text is "
+                            "not <0x00> to <0xFF>", rkv_gguf_path(g), i);
         v->byte[b] = i;
     }
     return RKV_OK;
 }
 
-rkv_status rkv_vocab_get_id(const rkv_gguf *g, const char *key, int32_t n, int32_t *id, rkv_error *e)
+rkv_status rkv_vocab_get_id(const rkv_gguf *g, const char *key, int32_t n, int32_t *id,
+                            rkv_error *e)
 {
     if (*id >= n)                               /* a default beyond a small vocabulary */
         *id = -1;

@@ -1,6 +1,6 @@
-/* Vocabulary of a tokenizer: the texts of its tokens, what kind each is, and the way from text to id.
- * Texts are those of the file; byte-level vocabularies write each byte as a character (see tok_bpe.c),
- * SentencePiece writes a space as U+2581. */
+/* Vocabulary of a tokenizer: the texts of its tokens, what kind each is, and the way from text to
+ * id. Texts are those of the file; byte-level vocabularies write each byte as a character (see
+ * tok_bpe.c), SentencePiece writes a space as U+2581. */
 #ifndef RKV_VOCAB_H
 #define RKV_VOCAB_H
 
@@ -23,7 +23,7 @@ enum {
     RKV_PIECE_NORMAL = 1,
     RKV_PIECE_UNKNOWN = 2,
     RKV_PIECE_CONTROL = 4,
-    RKV_PIECE_USER = 8,                 /* added to the vocabulary: found in a text before all else */
+    RKV_PIECE_USER = 8,                 /* added to the vocabulary: found in a text first of all */
     RKV_PIECE_UNUSED = 16,
     RKV_PIECE_BYTE = 32,                /* <0xXX> */
     RKV_PIECE_LSTRIP = 64,              /* swallows white space in front of it */
@@ -84,25 +84,26 @@ static inline uint64_t rkv_bytes_hash(const char *p, size_t n)
     return h ^ h >> 32;
 }
 
-/* Reads tokens, kinds and special ids of a file, which must outlive *v (zeroed before). is_spm: the ids
- * that SentencePiece gives BOS, EOS and UNK hold when the file names none. RKV_E_FORMAT, RKV_E_MEM;
- * rkv_vocab_free after either outcome. */
+/* Reads tokens, kinds and special ids of a file, which must outlive *v (zeroed before). is_spm: the
+ * ids that SentencePiece gives BOS, EOS and UNK hold when the file names none. RKV_E_FORMAT,
+ * RKV_E_MEM; rkv_vocab_free after either outcome. */
 rkv_status rkv_vocab_load(rkv_vocab *v, const rkv_gguf *g, int is_spm, rkv_error *e);
 void rkv_vocab_free(rkv_vocab *v);
 
 /* The token with exactly this text; -1: none. */
 int32_t rkv_vocab_find(const rkv_vocab *v, const char *text, size_t n);
 
-/* Optional id of a key, in [0, n); "none" may stand in the file. *id keeps its value, cut to -1 when out
- * of range, without the key. */
-rkv_status rkv_vocab_get_id(const rkv_gguf *g, const char *key, int32_t n, int32_t *id, rkv_error *e);
+/* Optional id of a key, in [0, n); "none" may stand in the file. *id keeps its value, cut to -1
+ * when out of range, without the key. */
+rkv_status rkv_vocab_get_id(const rkv_gguf *g, const char *key, int32_t n, int32_t *id,
+                            rkv_error *e);
 
 /* vocab_special.c: kinds that texts imply, ends of an answer, the table of special tokens. */
 rkv_status rkv_vocab_load_special(rkv_vocab *v, const rkv_gguf *g, rkv_error *e);
 
-/* The first token at or after text + from that its own text stands for: its id, *begin its place; of
- * several at one place the longest. User-defined tokens always, control and unknown ones if with_control.
- * -1: none, *begin = n. */
+/* The first token at or after text + from that its own text stands for: its id, *begin its place;
+ * of several at one place the longest. User-defined tokens always, control and unknown ones if
+ * with_control. -1: none, *begin = n. */
 int32_t rkv_vocab_next_special(const rkv_vocab *v, const char *text, size_t n, size_t from,
                                int with_control, size_t *begin);
 

@@ -1,5 +1,5 @@
-/* Special tokens: what their texts say about them where the file says nothing, and how they are found
- * in a text. Source of the texts and rules: llama.cpp, src/llama-vocab.cpp. */
+/* Special tokens: what their texts say about them where the file says nothing, and how they are
+ * found in a text. Source of the texts and rules: llama.cpp, src/llama-vocab.cpp. */
 #include "config.h"
 #include "text/vocab.h"
 
@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-/* Roles that a key may give to a token, or else the first of these texts that the vocabulary has. */
+/* A role that a key may give to a token, or else the first of these texts that there is. */
 typedef struct role {
     const char *key, *old_key;
     int is_end;
@@ -15,18 +15,20 @@ typedef struct role {
 } role;
 
 static const role roles[] = {
-    {"tokenizer.ggml.eot_token_id", NULL, 1, {NULL}},   /* every text of an end of turn is in ends */
+    /* Every text that llama.cpp knows for the first two is among the ends below. */
+    {"tokenizer.ggml.eot_token_id", NULL, 1, {NULL}},
     {"tokenizer.ggml.eom_token_id", NULL, 1, {NULL}},
     {"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id", 0,
-     {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\xef\xbd\x9c" "fim\xe2\x96\x81" "begin\xef\xbd\x9c>",
-      "<PRE>", "\xe2\x96\x81<PRE>", "<|code_prefix|>", "<|prefix|>"}},
+     {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\uff5cfim\u2581begin\uff5c>", "<PRE>",
+      "\u2581<PRE>", "<|code_prefix|>", "<|prefix|>"}},
     {"tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id", 0,
-     {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<\xef\xbd\x9c" "fim\xe2\x96\x81hole\xef\xbd\x9c>",
-      "<SUF>", "\xe2\x96\x81<SUF>", "<|code_suffix|>", "<|suffix|>"}},
+     {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<\uff5cfim\u2581hole\uff5c>", "<SUF>",
+      "\u2581<SUF>", "<|code_suffix|>", "<|suffix|>"}},
     {"tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id", 0,
-     {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<\xef\xbd\x9c" "fim\xe2\x96\x81" "end\xef\xbd\x9c>",
-      "<MID>", "\xe2\x96\x81<MID>", "<|code_middle|>", "<|middle|>"}},
-    {"tokenizer.ggml.fim_pad_token_id", NULL, 1, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
+     {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<\uff5cfim\u2581end\uff5c>", "<MID>",
+      "\u2581<MID>", "<|code_middle|>", "<|middle|>"}},
+    {"tokenizer.ggml.fim_pad_token_id", NULL, 1,
+     {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
     {"tokenizer.ggml.fim_rep_token_id", NULL, 1,
      {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
     {"tokenizer.ggml.fim_sep_token_id", NULL, 1, {"<|file_sep|>"}},
@@ -37,7 +39,7 @@ static const char *const ends[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
     "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
     "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
-    "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", "[e~["
+    "<\uff5cend\u2581of\u2581sentence\uff5c>", "[e~[",
 };
 
 /* Marks inside of an answer (gpt-oss), which are shown. */
@@ -89,7 +91,8 @@ static rkv_status load_ends(rkv_vocab *v, const rkv_gguf *g, rkv_error *e)
 
     /* Two families use a text of the list for something else. */
     const int call = ends_with(v, "<|call|>") || ends_with(v, "<|calls|>");
-    if (call && ends_with(v, "<|end|>") && (ends_with(v, "<|return|>") || ends_with(v, "<|flush|>")))
+    if (call && ends_with(v, "<|end|>") &&
+        (ends_with(v, "<|return|>") || ends_with(v, "<|flush|>")))
         piece_of(v, "<|end|>")->kind = RKV_PIECE_USER;
     if (ends_with(v, "</s>") && (ends_with(v, "<|tool_response>") || ends_with(v, "<|plamo:eos|>")))
         piece_of(v, "</s>")->kind = RKV_PIECE_NORMAL;
@@ -106,7 +109,8 @@ static int key_contains(const rkv_gguf *g, const char *key, const char *word)
         return 0;
     for (size_t i = 0; i + len <= n; i++) {
         size_t j = 0;
-        while (j < len && (s[i + j] >= 'A' && s[i + j] <= 'Z' ? s[i + j] + 0x20 : s[i + j]) == word[j])
+        while (j < len &&
+               (s[i + j] >= 'A' && s[i + j] <= 'Z' ? s[i + j] + 0x20 : s[i + j]) == word[j])
             j++;
         if (j == len)
             return 1;
@@ -177,8 +181,8 @@ rkv_status rkv_vocab_load_special(rkv_vocab *v, const rkv_gguf *g, rkv_error *e)
     return load_table(v, g, e);
 }
 
-/* First of special[low, high), which agree in their first at bytes and are longer, whose next byte is
- * not below c. */
+/* First of special[low, high), which agree in their first at bytes and are longer, whose next byte
+ * is not below c. */
 static uint32_t bound(const rkv_special *special, uint32_t low, uint32_t high, size_t at, int c)
 {
     while (low < high) {

@@ -1,6 +1,7 @@
 #include "config.h"
 #include "tiny/gguf_write.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "f16.h"
@@ -146,4 +147,16 @@ void gguf_file(const gguf_writer *w, rkv_text *t)
         const char b = (char)(i * 131 >> 3);
         rkv_text_add(t, &b, 1);
     }
+}
+
+int gguf_save(const gguf_writer *w, const char *path)
+{
+    rkv_text t = {0};
+    gguf_file(w, &t);
+    FILE *f = fopen(path, "wb");
+    int good = f && !t.bad && fwrite(t.data, 1, t.n, f) == t.n;
+    if (f && fclose(f))
+        good = 0;
+    rkv_text_free(&t);
+    return good;
 }

@@ -51,5 +51,7 @@ void gguf_tensor_raw(gguf_writer *w, const char *name, size_t n_name, uint32_t t
 void gguf_head(const gguf_writer *w, rkv_text *t);
 /* The whole file; byte i of the data section is (unsigned char)(i * 131 >> 3). */
 void gguf_file(const gguf_writer *w, rkv_text *t);
+/* The same into a file; returns whether it was written. */
+int gguf_save(const gguf_writer *w, const char *path);
 
 #endif

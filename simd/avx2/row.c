@@ -1,0 +1,13 @@
+/* Rows and elements on AVX2. */
+#include "config.h"
+#include "kernels.h"
+
+#include <math.h>
+
+#include "vec/vec_avx2.h"
+#include "vec/exp.h"
+
+#define RKV_TIER(kernel) rkv_##kernel##_avx2
+#include "tmpl/convert.h"
+#include "tmpl/elementwise.h"
+#include "tmpl/row.h"

@@ -1,0 +1,11 @@
+/* pack of plain 16-bit numbers on the vector vocabulary; contract in kernels.h. */
+
+void RKV_TIER(pack_f16)(void *dst, const float *in, int64_t n)
+{
+    uint16_t *h = dst;
+    int64_t i = 0;
+    for (; i + V_LEN <= n; i += V_LEN)
+        v_store_f16(h + i, v_load(in + i));
+    if (i < n)
+        v_store_f16_n(h + i, v_load_n(in + i, (int)(n - i)), (int)(n - i));
+}

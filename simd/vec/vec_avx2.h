@@ -1,0 +1,253 @@
+/* The vector vocabulary on AVX2, FMA and F16C: 8 floats. Same words as vec_avx512.h; the templates in
+ * tmpl/ are written in them. *_n versions touch the first n elements only, 0 <= n <= V_LEN, and load 0
+ * beyond. Nothing needs alignment. */
+#ifndef RKV_VEC_AVX2_H
+#define RKV_VEC_AVX2_H
+
+#if !defined __AVX2__ || !defined __FMA__ || !defined __F16C__
+#error "this file needs the flags of the avx2 tier"
+#endif
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { V_LEN = 8 };
+
+typedef __m256 vf;
+
+static inline vf v_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+
+static inline vf v_set(float a)
+{
+    return _mm256_set1_ps(a);
+}
+
+static inline __m256i v_mask(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+static inline vf v_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+
+static inline vf v_load_n(const float *p, int n)
+{
+    return _mm256_maskload_ps(p, v_mask(n));
+}
+
+static inline void v_store(float *p, vf a)
+{
+    _mm256_storeu_ps(p, a);
+}
+
+static inline void v_store_n(float *p, vf a, int n)
+{
+    _mm256_maskstore_ps(p, v_mask(n), a);
+}
+
+/* Half precision; there is no masked load of 16-bit elements, so tails go through memory. */
+static inline vf v_load_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+static inline __m128i v_halfs_n(const uint16_t *p, int n)
+{
+    uint16_t some[8] = {0};
+    for (int i = 0; i < n; i++)
+        some[i] = p[i];
+    return _mm_loadu_si128((const __m128i *)some);
+}
+
+static inline vf v_load_f16_n(const uint16_t *p, int n)
+{
+    return _mm256_cvtph_ps(v_halfs_n(p, n));
+}
+
+static inline void v_store_f16(uint16_t *p, vf a)
+{
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline void v_store_f16_n(uint16_t *p, vf a, int n)
+{
+    uint16_t some[8];
+    v_store_f16(some, a);
+    for (int i = 0; i < n; i++)
+        p[i] = some[i];
+}
+
+static inline vf v_from_bf16(__m128i h)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+
+static inline vf v_load_bf16(const uint16_t *p)
+{
+    return v_from_bf16(_mm_loadu_si128((const __m128i *)p));
+}
+
+static inline vf v_load_bf16_n(const uint16_t *p, int n)
+{
+    return v_from_bf16(v_halfs_n(p, n));
+}
+
+static inline vf v_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+static inline vf v_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+static inline vf v_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+static inline vf v_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+static inline vf v_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+static inline vf v_min(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+}
+
+/* a b + c, c - a b and a b - c with one rounding. */
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+static inline vf v_fnma(vf a, vf b, vf c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+}
+
+static inline vf v_fms(vf a, vf b, vf c)
+{
+    return _mm256_fmsub_ps(a, b, c);
+}
+
+/* Nearest integer, ties to even. */
+static inline vf v_round(vf a)
+{
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+/* a 2^n for integers n in [-152, 130], rounded once: two factors, since 2^n alone may not be a float. */
+static inline vf v_ldexp(vf a, vf n)
+{
+    const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    const __m256i rest = _mm256_sub_epi32(whole, half), bias = _mm256_set1_epi32(127);
+    const vf f = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
+    const vf g = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
+    return v_mul(v_mul(a, f), g);
+}
+
+/* Sum and maximum of the elements, always in this order. */
+static inline float v_sum(vf a)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+
+static inline float v_top(vf a)
+{
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+
+/* Sums in double: V_LEN of them. */
+typedef struct vd {
+    __m256d lo, hi;
+} vd;
+
+static inline vd vd_zero(void)
+{
+    return (vd){_mm256_setzero_pd(), _mm256_setzero_pd()};
+}
+
+/* s + a^2, exact but for the sum. */
+static inline vd vd_add_square(vd s, vf a)
+{
+    const __m256d lo = _mm256_cvtps_pd(_mm256_castps256_ps128(a));
+    const __m256d hi = _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1));
+    return (vd){_mm256_fmadd_pd(lo, lo, s.lo), _mm256_fmadd_pd(hi, hi, s.hi)};
+}
+
+static inline double vd_sum(vd s)
+{
+    const __m256d a = _mm256_add_pd(s.lo, s.hi);
+    const __m128d b = _mm_add_pd(_mm256_castpd256_pd128(a), _mm256_extractf128_pd(a, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(b, _mm_unpackhi_pd(b, b)));
+}
+
+/* Each of V_LEN / 2 floats twice; the n version touches the first n of them. */
+static inline vf v_twice(__m128 a)
+{
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(a), _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+}
+
+static inline vf v_load_twice(const float *p)
+{
+    return v_twice(_mm_loadu_ps(p));
+}
+
+static inline vf v_load_twice_n(const float *p, int n)
+{
+    return v_twice(_mm_maskload_ps(p, _mm256_castsi256_si128(v_mask(n))));
+}
+
+/* Pairs (a, b) turned by cosines and sines that stand twice: (a c - b s, b c + a s). */
+static inline vf v_turn(vf x, vf c, vf s)
+{
+    return _mm256_fmaddsub_ps(x, c, v_mul(_mm256_permute_ps(x, 0xb1), s));
+}
+
+/* Rows of keys, side by side: 8 elements of each of V_ROWS rows make a vector of one row here, of two
+ * rows in AVX-512. Row v_row(j, h) is half h of vector j. */
+enum { V_ROWS = 8, V_HALVES = 1 };
+
+static inline int v_row(int j, int h)
+{
+    (void)h;
+    return j;
+}
+
+/* 8 floats, in each half. */
+static inline vf v_load8(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+
+/* Sums of the 8 vectors' halves, in the order of rows; within a half always in the same order. */
+static inline vf v_sum8(vf a, vf b, vf c, vf d, vf e, vf f, vf g, vf h)
+{
+#define RKV_FOLD(x, y) _mm256_add_ps(_mm256_blend_ps(x, y, 0xcc), _mm256_shuffle_ps(x, y, 0x4e))
+#define RKV_JOIN(x, y) _mm256_add_ps(_mm256_shuffle_ps(x, y, 0x88), _mm256_shuffle_ps(x, y, 0xdd))
+    const vf abcd = RKV_JOIN(RKV_FOLD(a, b), RKV_FOLD(c, d));
+    const vf efgh = RKV_JOIN(RKV_FOLD(e, f), RKV_FOLD(g, h));
+    return _mm256_add_ps(_mm256_blend_ps(abcd, efgh, 0xf0), _mm256_permute2f128_ps(abcd, efgh, 0x21));
+#undef RKV_FOLD
+#undef RKV_JOIN
+}
+
+#endif
