@@ -330,14 +330,15 @@ static rkv_status g_strftime_now(jctx *c, const jval *self, const jargs *a, jval
 
 const jdef *rkv_j_global(const char *s, size_t n)
 {
-    static const jdef table[] = {{"namespace", g_namespace, "*", 0},
-                                 {"range", g_range, "1,2?,3?", 0},
-                                 {"dict", g_dict, "*", 0},
-                                 {"raise_exception", g_raise_exception, "message", 0},
-                                 {"strftime_now", g_strftime_now, "format", 0},
-                                 {"cycler", g_cycler, "*", 0},
-                                 {"joiner", g_joiner, "sep?", 0},
-                                 {"lipsum", NULL, "*", 0},
-                                 {NULL, NULL, NULL, 0}};
+    static const jdef table[] = {
+    {"namespace", g_namespace, "*", 0},
+    {"range", g_range, "1,2?,3?", 0},
+    {"dict", g_dict, "*", 0},
+    {"raise_exception", g_raise_exception, "message", 0},
+    {"strftime_now", g_strftime_now, "format", 0},
+    {"cycler", g_cycler, "*", 0},
+    {"joiner", g_joiner, "sep?", 0},
+    {"lipsum", NULL, "*", 0},
+    {NULL, NULL, NULL, 0}};
     return rkv_j_find_def(table, s, n);
 }

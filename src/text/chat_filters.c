@@ -15,34 +15,6 @@ static int given(const jval *v)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static rkv_status f_trim(jctx *c, const jval *self, const jargs *a, jval *out)
-{
-    const jval *chars = given(&a->v[0]) ? &a->v[0] : NULL;
-    if (chars)
-        RKV_TRY(rkv_j_want_string(c, chars));
-    RKV_TRY(rkv_j_step(c, chars ? self->n * (chars->n + 1) >> 6 : 0));
-    *out = rkv_j_strip(self, chars, 3);
-    return RKV_OK;
-}
-
-static rkv_status f_upper(jctx *c, const jval *self, const jargs *a, jval *out)
-{
-    (void)a;
-    return rkv_j_case(c, self, J_UPPER, out);
-}
-
-static rkv_status f_lower(jctx *c, const jval *self, const jargs *a, jval *out)
-{
-    (void)a;
-    return rkv_j_case(c, self, J_LOWER, out);
-}
-
-static rkv_status f_capitalize(jctx *c, const jval *self, const jargs *a, jval *out)
-{
-    (void)a;
-    return rkv_j_case(c, self, J_CAPITALIZE, out);
-}
-
 /* Words start after whitespace and - ( { [ <, not after other punctuation as with str.title(). */
 static rkv_status f_title(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -119,7 +91,7 @@ static rkv_status f_center(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     jval v[2] = {a->v[0].kind == J_ABSENT ? rkv_j_int(80) : a->v[0], {.kind = J_ABSENT}};
     const jargs pad = {.v = v, .n = 2};
-    return rkv_j_find_def(rkv_j_string_methods, "center", 6)->fn(c, self, &pad, out);
+    return rkv_j_str_center(c, self, &pad, out);
 }
 
 static rkv_status f_truncate(jctx *c, const jval *self, const jargs *a, jval *out)
@@ -448,15 +420,15 @@ static rkv_status f_tojson(jctx *c, const jval *self, const jargs *a, jval *out)
 }
 
 const jdef rkv_j_text_filters[] = {
-    {"trim", f_trim, "chars?", 1},
+    {"trim", rkv_j_str_strip, "chars?", 1},
     {"tojson", f_tojson, "ensure_ascii?,indent?,separators?,sort_keys?", 0},
     {"length", f_length, "", 0},
     {"count", f_length, "", 0},
     {"default", f_default, "default_value?,boolean?", 0},
     {"d", f_default, "default_value?,boolean?", 0},
-    {"upper", f_upper, "", 1},
-    {"lower", f_lower, "", 1},
-    {"capitalize", f_capitalize, "", 1},
+    {"upper", rkv_j_str_upper, "", 1},
+    {"lower", rkv_j_str_lower, "", 1},
+    {"capitalize", rkv_j_str_capitalize, "", 1},
     {"title", f_title, "", 1},
     {"replace", f_replace, "old,new,count?", 1},
     {"indent", f_indent, "width?,first?,blank?", 0},

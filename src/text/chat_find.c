@@ -7,7 +7,7 @@
 #include <utf8proc.h>
 
 /* The stretch of self that the optional arguments start and end (1 and 2) leave; *first is its
- * position in code points. 0: start lies behind the end. */
+ * position in code points; *valid = 0 when start lies behind the end. */
 static rkv_status stretch(jctx *c, const jval *self, const jargs *a, jval *out, int64_t *first,
                           int *valid)
 {
@@ -190,7 +190,7 @@ ALL(s_isspace, rkv_j_is_space, 0)
 ALL(s_isascii, is_ascii, 1)
 ALL(s_isprintable, rkv_j_is_printable, 1)
 
-int rkv_j_all_case(const jval *s, int upper)
+static int all_case(const jval *s, int upper)
 {
     uint32_t cp;
     int cased = 0;
@@ -205,17 +205,17 @@ int rkv_j_all_case(const jval *s, int upper)
     return cased;
 }
 
-static rkv_status s_isupper(jctx *c, const jval *self, const jargs *a, jval *out)
+rkv_status rkv_j_str_isupper(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     (void)a;
-    *out = rkv_j_bool(rkv_j_all_case(self, 1));
+    *out = rkv_j_bool(all_case(self, 1));
     return rkv_j_step(c, self->n >> 3);
 }
 
-static rkv_status s_islower(jctx *c, const jval *self, const jargs *a, jval *out)
+rkv_status rkv_j_str_islower(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     (void)a;
-    *out = rkv_j_bool(rkv_j_all_case(self, 0));
+    *out = rkv_j_bool(all_case(self, 0));
     return rkv_j_step(c, self->n >> 3);
 }
 
@@ -250,8 +250,8 @@ const jdef rkv_j_find_methods[] = {{"startswith", s_startswith, "1,2?,3?", 0},
                                    {"isspace", s_isspace, "", 0},
                                    {"isascii", s_isascii, "", 0},
                                    {"isprintable", s_isprintable, "", 0},
-                                   {"isupper", s_isupper, "", 0},
-                                   {"islower", s_islower, "", 0},
+                                   {"isupper", rkv_j_str_isupper, "", 0},
+                                   {"islower", rkv_j_str_islower, "", 0},
                                    {"istitle", s_istitle, "", 0},
                                    {"isidentifier", NULL, "*", 0},
                                    {NULL, NULL, NULL, 0}};

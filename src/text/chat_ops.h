@@ -42,7 +42,8 @@ rkv_status rkv_j_slice(jctx *c, const jval *obj, const jval bound[3], jval *out)
 /* Python's slice.indices() for a length. */
 rkv_status rkv_j_slice_indices(jctx *c, const jval bound[3], int64_t length, jrange *out);
 jval rkv_j_missing(jmissing how, const jval *of, const char *s, size_t n);
-/* The value under a path as the attribute arguments of filters have it ("a.b.0"). out may be obj. */
+/* The value under a path as the attribute arguments of filters have it ("a.b.0"). out may be
+ * obj. */
 rkv_status rkv_j_path(jctx *c, const jval *obj, const jval *path, const jval *dflt, jval *out);
 
 /* ---- iteration (chat_iter.c) ----------------------------------------------------------------- */
@@ -92,8 +93,8 @@ const jdef *rkv_j_global(const char *s, size_t n);
 const jdef *rkv_j_method(const jval *v, const char *s, size_t n);
 
 /* Tables, closed by a row without a name. */
-extern const jdef rkv_j_text_filters[], rkv_j_seq_filters[], rkv_j_tests[];
-extern const jdef rkv_j_string_methods[], rkv_j_find_methods[], rkv_j_list_methods[];
+extern const jdef rkv_j_text_filters[], rkv_j_seq_filters[];
+extern const jdef rkv_j_string_methods[], rkv_j_find_methods[];
 
 /* ---- strings (chat_string.c, chat_case.c, chat_format.c) ------------------------------------- */
 
@@ -104,8 +105,9 @@ rkv_status rkv_j_case(jctx *c, const jval *s, jcase how, jval *out);
 int rkv_j_is_upper(uint32_t cp);
 int rkv_j_is_lower(uint32_t cp);
 int rkv_j_is_cased(uint32_t cp);
-/* str.isupper(), str.islower() */
-int rkv_j_all_case(const jval *s, int upper);
+/* Methods that are filters or tests as well. */
+jfn rkv_j_str_strip, rkv_j_str_center, rkv_j_str_upper, rkv_j_str_lower, rkv_j_str_capitalize,
+    rkv_j_str_isupper, rkv_j_str_islower;
 /* s stripped of whitespace (chars NULL) or of the code points of chars; sides: 1 left, 2 right. */
 jval rkv_j_strip(const jval *s, const jval *chars, int sides);
 /* Offset of needle in s at or after from; s->n + 1 when it is not there. */

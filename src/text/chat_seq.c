@@ -313,11 +313,8 @@ static rkv_status f_first(jctx *c, const jval *self, const jargs *a, jval *out)
 
 static rkv_status reversed(jctx *c, const jval *self, jval *out)
 {
-    const jargs none = {0};
-    jval l, ignored;
-    RKV_TRY(rkv_j_to_list(c, self, &l));
-    RKV_TRY(rkv_j_find_def(rkv_j_list_methods, "reverse", 7)->fn(c, &l, &none, &ignored));
-    *out = l;
+    RKV_TRY(rkv_j_to_list(c, self, out));
+    rkv_j_reverse(out->list);
     return RKV_OK;
 }
 
@@ -477,27 +474,28 @@ static rkv_status f_groupby(jctx *c, const jval *self, const jargs *a, jval *out
     return RKV_OK;
 }
 
-const jdef rkv_j_seq_filters[] = {{"join", f_join, "d?,attribute?", 0},
-                                  {"list", f_list, "", 0},
-                                  {"items", f_items, "", 0},
-                                  {"first", f_first, "", 0},
-                                  {"last", f_last, "", 0},
-                                  {"map", f_map, "*", 0},
-                                  {"select", f_select, "*", 0},
-                                  {"reject", f_reject, "*", 0},
-                                  {"selectattr", f_selectattr, "*", 0},
-                                  {"rejectattr", f_rejectattr, "*", 0},
-                                  {"sort", f_sort, "reverse?,case_sensitive?,attribute?", 0},
-                                  {"dictsort", f_dictsort, "case_sensitive?,by?,reverse?", 0},
-                                  {"unique", f_unique, "case_sensitive?,attribute?", 0},
-                                  {"min", f_min, "case_sensitive?,attribute?", 0},
-                                  {"max", f_max, "case_sensitive?,attribute?", 0},
-                                  {"sum", f_sum, "attribute?,start?", 0},
-                                  {"reverse", f_reverse, "", 0},
-                                  {"batch", f_batch, "linecount,fill_with?", 0},
-                                  {"slice", f_slice, "slices,fill_with?", 0},
-                                  {"groupby", f_groupby, "attribute,default?,case_sensitive?", 0},
-                                  {NULL, NULL, NULL, 0}};
+const jdef rkv_j_seq_filters[] = {
+    {"join", f_join, "d?,attribute?", 0},
+    {"list", f_list, "", 0},
+    {"items", f_items, "", 0},
+    {"first", f_first, "", 0},
+    {"last", f_last, "", 0},
+    {"map", f_map, "*", 0},
+    {"select", f_select, "*", 0},
+    {"reject", f_reject, "*", 0},
+    {"selectattr", f_selectattr, "*", 0},
+    {"rejectattr", f_rejectattr, "*", 0},
+    {"sort", f_sort, "reverse?,case_sensitive?,attribute?", 0},
+    {"dictsort", f_dictsort, "case_sensitive?,by?,reverse?", 0},
+    {"unique", f_unique, "case_sensitive?,attribute?", 0},
+    {"min", f_min, "case_sensitive?,attribute?", 0},
+    {"max", f_max, "case_sensitive?,attribute?", 0},
+    {"sum", f_sum, "attribute?,start?", 0},
+    {"reverse", f_reverse, "", 0},
+    {"batch", f_batch, "linecount,fill_with?", 0},
+    {"slice", f_slice, "slices,fill_with?", 0},
+    {"groupby", f_groupby, "attribute,default?,case_sensitive?", 0},
+    {NULL, NULL, NULL, 0}};
 
 const jdef *rkv_j_filter(const char *s, size_t n)
 {

@@ -92,7 +92,7 @@ static rkv_status strip(jctx *c, const jval *self, const jargs *a, int sides, jv
     return RKV_OK;
 }
 
-static rkv_status s_strip(jctx *c, const jval *self, const jargs *a, jval *out)
+rkv_status rkv_j_str_strip(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     return strip(c, self, a, 3, out);
 }
@@ -114,15 +114,6 @@ static rkv_status add_part(jctx *c, jlist *l, const jval *s, size_t from, size_t
     jval part = rkv_j_string(s->s + from, to - from);
     part.safe = s->safe;
     return rkv_j_append(c, l, &part);
-}
-
-static void reverse(jlist *l)
-{
-    for (size_t i = 0, j = l->n; i + 1 < j; i++) {
-        const jval v = l->v[i];
-        l->v[i] = l->v[--j];
-        l->v[j] = v;
-    }
 }
 
 static rkv_status split_by(jctx *c, const jval *s, const jval *sep, int64_t most, int back,
@@ -203,7 +194,7 @@ static rkv_status split(jctx *c, const jval *self, const jargs *a, int back, jva
     else
         RKV_TRY(split_by(c, self, &a->v[0], most < 0 ? -1 : most, back, l.list));
     if (back)
-        reverse(l.list);
+        rkv_j_reverse(l.list);
     *out = l;
     return RKV_OK;
 }
@@ -417,7 +408,7 @@ static rkv_status s_rjust(jctx *c, const jval *self, const jargs *a, jval *out)
     return pad(c, self, a, 1, out);
 }
 
-static rkv_status s_center(jctx *c, const jval *self, const jargs *a, jval *out)
+rkv_status rkv_j_str_center(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     return pad(c, self, a, 0, out);
 }
@@ -481,17 +472,17 @@ static rkv_status s_removesuffix(jctx *c, const jval *self, const jargs *a, jval
 /* ---- case and format ------------------------------------------------------------------------- */
 
 #define CASE(name, how) \
-    static rkv_status name(jctx *c, const jval *self, const jargs *a, jval *out) \
+    rkv_status name(jctx *c, const jval *self, const jargs *a, jval *out) \
     { \
         (void)a; \
         return rkv_j_case(c, self, how, out); \
     }
-CASE(s_upper, J_UPPER)
-CASE(s_lower, J_LOWER)
-CASE(s_title, J_TITLE)
-CASE(s_capitalize, J_CAPITALIZE)
-CASE(s_swapcase, J_SWAPCASE)
-CASE(s_casefold, J_FOLD)
+CASE(rkv_j_str_upper, J_UPPER)
+CASE(rkv_j_str_lower, J_LOWER)
+static CASE(s_title, J_TITLE)
+CASE(rkv_j_str_capitalize, J_CAPITALIZE)
+static CASE(s_swapcase, J_SWAPCASE)
+static CASE(s_casefold, J_FOLD)
 
 static rkv_status s_format(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -499,7 +490,7 @@ static rkv_status s_format(jctx *c, const jval *self, const jargs *a, jval *out)
 }
 
 /* The methods that search or ask are in chat_find.c. */
-const jdef rkv_j_string_methods[] = {{"strip", s_strip, "1?", 0},
+const jdef rkv_j_string_methods[] = {{"strip", rkv_j_str_strip, "1?", 0},
                                      {"lstrip", s_lstrip, "1?", 0},
                                      {"rstrip", s_rstrip, "1?", 0},
                                      {"split", s_split, "sep?,maxsplit?", 0},
@@ -511,15 +502,15 @@ const jdef rkv_j_string_methods[] = {{"strip", s_strip, "1?", 0},
                                      {"replace", s_replace, "1,2,3?", 0},
                                      {"ljust", s_ljust, "1,2?", 0},
                                      {"rjust", s_rjust, "1,2?", 0},
-                                     {"center", s_center, "1,2?", 0},
+                                     {"center", rkv_j_str_center, "1,2?", 0},
                                      {"zfill", s_zfill, "1", 0},
                                      {"expandtabs", s_expandtabs, "tabsize?", 0},
                                      {"removeprefix", s_removeprefix, "1", 0},
                                      {"removesuffix", s_removesuffix, "1", 0},
-                                     {"upper", s_upper, "", 0},
-                                     {"lower", s_lower, "", 0},
+                                     {"upper", rkv_j_str_upper, "", 0},
+                                     {"lower", rkv_j_str_lower, "", 0},
                                      {"title", s_title, "", 0},
-                                     {"capitalize", s_capitalize, "", 0},
+                                     {"capitalize", rkv_j_str_capitalize, "", 0},
                                      {"swapcase", s_swapcase, "", 0},
                                      {"casefold", s_casefold, "", 0},
                                      {"format", s_format, "*", 0},

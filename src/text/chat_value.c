@@ -242,6 +242,15 @@ rkv_status rkv_j_append(jctx *c, jlist *l, const jval *v)
     return RKV_OK;
 }
 
+void rkv_j_reverse(jlist *l)
+{
+    for (size_t i = 0, j = l->n; i + 1 < j; i++) {
+        const jval v = l->v[i];
+        l->v[i] = l->v[--j];
+        l->v[j] = v;
+    }
+}
+
 rkv_status rkv_j_dict(jctx *c, jkind kind, size_t cap, jval *out)
 {
     if (cap > RKV_CHAT_MAX_ITEMS)

@@ -197,6 +197,7 @@ rkv_status rkv_j_concat(jctx *c, const jval *a, const jval *b, jval *out);
 /* An empty list (J_LIST or J_TUPLE) with room for cap items; dict (J_DICT or J_NAMESPACE). */
 rkv_status rkv_j_list(jctx *c, jkind kind, size_t cap, jval *out);
 rkv_status rkv_j_append(jctx *c, jlist *l, const jval *v);
+void rkv_j_reverse(jlist *l);
 rkv_status rkv_j_dict(jctx *c, jkind kind, size_t cap, jval *out);
 /* Whether Python lets it be a key. */
 int rkv_j_is_hashable(const jval *key);

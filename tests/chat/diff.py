@@ -204,7 +204,7 @@ class Gen:
             lambda: f"{self.dict(d - 1)}.get({self.str(d - 1)}{self.pick('', ', ' + self.expr(d - 1))})",
             lambda: f"{self.dict(d - 1)}[{self.expr(d - 1)}]", lambda: f"{self.list(d - 1)}[{self.int(d - 1)}]",
             lambda: f"{self.expr(d - 1)} if {self.bool(d - 1)}", lambda: f"({self.expr(d - 1)} if {self.bool(d - 1)} else {self.expr(d - 1)})",
-            lambda: f"{self.list(d - 1)}|{self.pick('first', 'last', 'min', 'max', 'random' if self.chance(0.02) else 'first')}",
+            lambda: f"{self.list(d - 1)}|{self.pick('first', 'last', 'min', 'max')}",
             lambda: f"{self.dict(d - 1)}|attr('{self.pick('a', 'nope')}')", lambda: f"{self.dict(d - 1)}.{self.pick('a', 'b', 'k', 'zz')}",
             lambda: f"{self.bool(d - 1)} {self.pick('and', 'or')} {self.expr(d - 1)}",
             lambda: f"{self.expr(d - 1)}|{self.pick('nofilter', 'list', 'float', 'int', 'string')}",
