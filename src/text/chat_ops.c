@@ -79,7 +79,7 @@ rkv_status rkv_j_len(jctx *c, const jval *v, size_t *n)
     case J_UNDEFINED:
         break;
     case J_STRING:
-        RKV_TRY(rkv_j_step(c, v->n >> 6));
+        RKV_TRY(rkv_j_step(c, v->n >> 4));
         length = (int64_t)rkv_j_length(v->s, v->n);
         break;
     case J_LIST:
