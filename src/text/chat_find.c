@@ -11,10 +11,15 @@
 static rkv_status stretch(jctx *c, const jval *self, const jargs *a, jval *out, int64_t *first,
                           int *valid)
 {
+    *out = *self;
+    *first = 0;
+    *valid = 1;
+    if (a->v[1].kind == J_ABSENT && a->v[2].kind == J_ABSENT)
+        return rkv_j_step(c, self->n >> 8);
     const jval bound[3] = {a->v[1], a->v[2], rkv_j_none()};
     const int64_t length = (int64_t)rkv_j_length(self->s, self->n);
     jrange r;
-    RKV_TRY(rkv_j_step(c, self->n >> 6));
+    RKV_TRY(rkv_j_step(c, self->n >> 4));
     RKV_TRY(rkv_j_slice_indices(c, bound, length, &r));
     /* Where slices clip to the end, searches notice. */
     *valid = !(bound[0].kind == J_INT && bound[0].i > length) && r.start <= r.stop;
