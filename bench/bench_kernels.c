@@ -1,8 +1,8 @@
 /* Speed of every kernel of kernels.def whose op has a row below, at every tier this CPU has.
  * bench_kernels [--kernel PATTERN] [--samples N] [--cpu N] [--json]
- * One thread, pinned; each kernel is warmed, then timed N (>= 30) times over calls of at least 0.2 ms.
- * Shape "cache" stays in the second-level cache, "memory" streams its weights from memory. The ceiling
- * is this machine's read bandwidth of one thread, measured in the same run. */
+ * One thread, pinned; each kernel is warmed, then timed N (>= 30) times over calls of at least 0.2
+ * ms. Shape "cache" stays in the second-level cache, "memory" streams its weights from memory. The
+ * ceiling is this machine's read bandwidth of one thread, measured in the same run. */
 #include "config.h"
 
 #include <fnmatch.h>
@@ -22,8 +22,8 @@
 typedef void (*kernel_fn)(void);
 
 enum {
-    BIG_BYTES = 96 << 20,               /* beyond any cache of one socket that we know */
-    N_IN = 2048,                        /* columns of a product: its inputs stay in the first-level cache */
+    BIG_BYTES = 96 << 20, /* beyond any cache of one socket that we know */
+    N_IN = 2048,          /* columns of a product: its inputs stay in the first-level cache */
     MIN_SAMPLE_NS = 200000,
     WARM_NS = 20000000,
     MAX_SAMPLES = 1000
@@ -31,14 +31,14 @@ enum {
 
 /* Buffers of one measurement, and its size. */
 typedef struct bench_case {
-    unsigned char *w;                   /* BIG_BYTES of blocks */
+    unsigned char *w; /* BIG_BYTES of blocks */
     float *x, *y;
-    int n_out;                          /* rows of N_IN */
+    int n_out; /* rows of N_IN */
     ptrdiff_t w_stride;
 } bench_case;
 
-/* One row per op: what one call does with a case, and how many bytes it touches per element beside the
- * packed ones. */
+/* One row per op: what one call does with a case, and how many bytes it touches per element beside
+ * the packed ones. */
 static void run_unpack(kernel_fn f, const bench_case *c)
 {
     ((RKV_PROTO_unpack(*))f)(c->y, c->w, (int64_t)c->n_out * N_IN);
@@ -53,8 +53,8 @@ static const struct bench_op {
     const char *op;
     void (*run)(kernel_fn f, const bench_case *c);
     size_t extra_bytes;
-    int cache_rows;                     /* rows of the shape "cache" */
-    int streams;                        /* has the shape "memory" */
+    int cache_rows; /* rows of the shape "cache" */
+    int streams;    /* has the shape "memory" */
 } ops[] = {
     {"unpack", run_unpack, sizeof(float), 16, 0},
     {"matvec", run_matvec, 0, 64, 1},
@@ -68,18 +68,19 @@ static const struct bench_row {
     kernel_fn fn;
 } rows[] = {
 #define RKV_KERNEL(op, dt, isa) \
-    {"rkv_" #op "_" #dt "_" #isa, #op, #dt, RKV_DT_##dt, RKV_ISA_##isa, (kernel_fn)rkv_##op##_##dt##_##isa},
+    {"rkv_" #op "_" #dt "_" #isa,       #op, #dt, RKV_DT_##dt, RKV_ISA_##isa, \
+     (kernel_fn)rkv_##op##_##dt##_##isa},
 #include "kernels.def"
 #undef RKV_KERNEL
 };
 enum { n_row = sizeof rows / sizeof *rows };
 
 typedef struct bench_result {
-    double ns, spread;                  /* median of a call; interquartile range over it */
-    double gb_s, elem_s;                /* 1e9 bytes, elements per second */
+    double ns, spread;   /* median of a call; interquartile range over it */
+    double gb_s, elem_s; /* 1e9 bytes, elements per second */
 } bench_result;
 
-static double ref_ns[n_op][RKV_DT_COUNT];       /* per element, shape "cache" */
+static double ref_ns[n_op][RKV_DT_COUNT]; /* per element, shape "cache" */
 
 static int by_value(const void *a, const void *b)
 {
@@ -88,7 +89,8 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Calls until min_ns have passed; ns of one. */
-static double time_calls(const struct bench_op *op, kernel_fn f, const bench_case *c, int64_t min_ns)
+static double time_calls(const struct bench_op *op, kernel_fn f, const bench_case *c,
+                         int64_t min_ns)
 {
     const int64_t from = rkv_clock_ns();
     int64_t n = 0, passed;
@@ -100,8 +102,8 @@ static double time_calls(const struct bench_op *op, kernel_fn f, const bench_cas
     return (double)passed / (double)n;
 }
 
-static bench_result measure(const struct bench_op *op, const struct bench_row *k, const bench_case *c,
-                            int n_sample)
+static bench_result measure(const struct bench_op *op, const struct bench_row *k,
+                            const bench_case *c, int n_sample)
 {
     double sample[MAX_SAMPLES];
     (void)time_calls(op, k->fn, c, WARM_NS);
@@ -127,7 +129,8 @@ static void fill(unsigned char *w, rkv_dtype dt)
         memcpy(w + at, w, BIG_BYTES - at < n * bytes ? BIG_BYTES - at : n * bytes);
 }
 
-/* Best of some passes of one thread over the buffer, GB/s. Eight sums keep the loads independent. */
+/* Best of some passes of one thread over the buffer, GB/s. Eight sums keep the loads independent.
+ */
 static double read_ceiling(const unsigned char *w)
 {
     double best = 0.0;
@@ -139,7 +142,8 @@ static double read_ceiling(const unsigned char *w)
             for (int i = 0; i < 8; i++)
                 sum[i] += word[i];
         }
-        const volatile uint64_t keep = sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
+        const volatile uint64_t keep =
+            sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
         (void)keep;
         const double gb_s = (double)BIG_BYTES / (double)(rkv_clock_ns() - from);
         best = gb_s > best ? gb_s : best;
@@ -147,21 +151,22 @@ static double read_ceiling(const unsigned char *w)
     return best;
 }
 
-static void print_row(rkv_text *json, const struct bench_row *k, const char *shape, const bench_result *r,
-                      double ratio, double share)
+static void print_row(rkv_text *json, const struct bench_row *k, const char *shape,
+                      const bench_result *r, double ratio, double share)
 {
     if (!json) {
-        printf("%-24s %-7s %10.0f %5.1f%% %7.2f %8.3f", k->name, shape, r->ns, 100.0 * r->spread, r->gb_s,
-               r->elem_s * 1e-9);
+        printf("%-24s %-7s %10.0f %5.1f%% %7.2f %8.3f", k->name, shape, r->ns, 100.0 * r->spread,
+               r->gb_s, r->elem_s * 1e-9);
         printf(ratio > 0.0 ? " %7.2f" : "       -", ratio);
         printf(share > 0.0 ? " %5.0f%%\n" : "      -\n", 100.0 * share);
         fflush(stdout);
         return;
     }
-    rkv_text_printf(json, "%s\n  {\"kernel\": \"%s\", \"op\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", ",
-                    json->data[json->n - 1] == '[' ? "" : ",", k->name, k->op, k->type, shape);
-    rkv_text_printf(json, "\"ns\": %.0f, \"spread\": %.4f, \"gb_s\": %.3f, \"elements_s\": %.4g", r->ns,
-                    r->spread, r->gb_s, r->elem_s);
+    rkv_text_printf(
+        json, "%s\n  {\"kernel\": \"%s\", \"op\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", ",
+        json->data[json->n - 1] == '[' ? "" : ",", k->name, k->op, k->type, shape);
+    rkv_text_printf(json, "\"ns\": %.0f, \"spread\": %.4f, \"gb_s\": %.3f, \"elements_s\": %.4g",
+                    r->ns, r->spread, r->gb_s, r->elem_s);
     if (ratio > 0.0)
         rkv_text_printf(json, ", \"ratio_to_ref\": %.3f", ratio);
     if (share > 0.0)
@@ -180,7 +185,7 @@ static void bench_row(rkv_text *json, const struct bench_row *k, int o, bench_ca
     if (!k->isa)
         ref_ns[o][k->dt] = per_elem;
     print_row(json, k, "cache", &r, ref_ns[o][k->dt] / per_elem, 0.0);
-    if (!op->streams || !k->isa)                /* nobody waits for a reference */
+    if (!op->streams || !k->isa) /* nobody waits for a reference */
         return;
     c->n_out = (int)(BIG_BYTES / c->w_stride);
     r = measure(op, k, c, n_sample);
@@ -203,7 +208,8 @@ static int find_op(const char *name)
     return -1;
 }
 
-static void bench_all(rkv_text *json, const char *pattern, bench_case *c, int n_sample, double ceiling)
+static void bench_all(rkv_text *json, const char *pattern, bench_case *c, int n_sample,
+                      double ceiling)
 {
     const uint32_t have = rkv_cpu_detect();
     int filled = -1;
@@ -219,31 +225,54 @@ static void bench_all(rkv_text *json, const char *pattern, bench_case *c, int n_
         }
 }
 
-int main(int argc, char **argv)
+typedef struct bench_options {
+    const char *pattern;
+    int n_sample, cpu, as_json;
+} bench_options;
+
+/* 0 when the options are wrong. */
+static int parse(bench_options *o, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"kernel", required_argument, NULL, 'k'}, {"samples", required_argument, NULL, 's'},
-        {"cpu", required_argument, NULL, 'c'},    {"json", no_argument, NULL, 'j'},
+        {"kernel", required_argument, NULL, 'k'},
+        {"samples", required_argument, NULL, 's'},
+        {"cpu", required_argument, NULL, 'c'},
+        {"json", no_argument, NULL, 'j'},
         {NULL, 0, NULL, 0},
     };
-    const char *pattern = "*";
-    int n_sample = 31, cpu = -1, as_json = 0, bad = 0;
-    for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;)
-        switch (o) {
-        case 'k': pattern = optarg; break;
-        case 's': n_sample = atoi(optarg); break;
-        case 'c': cpu = atoi(optarg); break;
-        case 'j': as_json = 1; break;
-        default: bad = 1;
+    *o = (bench_options){.pattern = "*", .n_sample = 31, .cpu = -1};
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+        switch (c) {
+        case 'k':
+            o->pattern = optarg;
+            break;
+        case 's':
+            o->n_sample = atoi(optarg);
+            break;
+        case 'c':
+            o->cpu = atoi(optarg);
+            break;
+        case 'j':
+            o->as_json = 1;
+            break;
+        default:
+            return 0;
         }
-    if (bad || optind != argc || n_sample < 30 || n_sample > MAX_SAMPLES || pin(cpu)) {
-        fprintf(stderr, "usage: bench_kernels [--kernel PATTERN] [--samples 30..%d] [--cpu N] [--json]\n",
+    return optind == argc && o->n_sample >= 30 && o->n_sample <= MAX_SAMPLES && !pin(o->cpu);
+}
+
+int main(int argc, char **argv)
+{
+    bench_options o;
+    if (!parse(&o, argc, argv)) {
+        fprintf(stderr,
+                "usage: bench_kernels [--kernel PATTERN] [--samples 30..%d] [--cpu N] [--json]\n",
                 MAX_SAMPLES);
         return 2;
     }
-    bench_case c = {.w = rkv_mem_alloc(BIG_BYTES)};
-    c.y = rkv_mem_calloc((size_t)BIG_BYTES / N_IN, sizeof *c.y);
-    c.x = rkv_mem_alloc(N_IN * sizeof *c.x);
+    bench_case c = {.w = rkv_mem_alloc(BIG_BYTES), .x = rkv_mem_alloc(N_IN * sizeof(float))};
+    /* A row has two bits per weight at least, so there are no more rows than that. */
+    c.y = rkv_mem_calloc((size_t)BIG_BYTES / (N_IN / 4), sizeof *c.y);
     if (!c.w || !c.x || !c.y) {
         fputs("bench_kernels: out of memory\n", stderr);
         return 1;
@@ -254,14 +283,22 @@ int main(int argc, char **argv)
     const double ceiling = read_ceiling(c.w);
     const char *tier = rkv_cpu_tier_name(rkv_cpu_detect());
     rkv_text json = {0};
-    if (as_json)
-        rkv_text_printf(&json, "{\"tier\": \"%s\", \"samples\": %d, \"read_ceiling_gb_s\": %.2f, \"rows\": [", tier,
-                        n_sample, ceiling);
+    if (o.as_json)
+        rkv_text_printf(
+            &json, "{\"tier\": \"%s\", \"samples\": %d, \"read_ceiling_gb_s\": %.2f, \"rows\": [",
+            tier, o.n_sample, ceiling);
     else
-        printf("tier %s, %d samples, read ceiling of one thread %.2f GB/s\n%-24s %-7s %10s %6s %7s %8s %7s %6s\n",
-               tier, n_sample, ceiling, "kernel", "shape", "ns", "spread", "GB/s", "Gelem/s", "x ref", "ceil");
-    bench_all(as_json ? &json : NULL, pattern, &c, n_sample, ceiling);
-    if (as_json)
+        printf("tier %s, %d samples, read ceiling of one thread %.2f GB/s\n"
+               "%-24s %-7s %10s %6s %7s %8s %7s %6s\n",
+               tier, o.n_sample, ceiling, "kernel", "shape", "ns", "spread", "GB/s", "Gelem/s",
+               "x ref", "ceil");
+    bench_all(o.as_json ? &json : NULL, o.pattern, &c, o.n_sample, ceiling);
+    if (json.data && !json.bad)
         printf("%s\n]}\n", json.data);
-    return json.bad;
+    const int bad = json.bad;
+    rkv_text_free(&json);
+    rkv_mem_free(c.w);
+    rkv_mem_free(c.x);
+    rkv_mem_free(c.y);
+    return bad;
 }

@@ -11,7 +11,7 @@
 /* Before a loop: n rounds at a time. */
 #define RKV_PRAGMA(text) _Pragma(#text)
 #if defined __clang__
-#define RKV_UNROLL(n) RKV_PRAGMA(clang loop unroll_count(n))
+#define RKV_UNROLL(n) RKV_PRAGMA(clang loop unroll(full))
 #elif defined __GNUC__
 #define RKV_UNROLL(n) RKV_PRAGMA(GCC unroll n)
 #else

@@ -1,7 +1,6 @@
-/* Weight formats against the Python package gguf: golden blocks of formats.txt, and fresh random ones from
- * formats.py where numpy and gguf can be imported. RKV_PYTHON names the interpreter; when it is set, a
- * missing package is a failure.
- * check_formats [SEED] */
+/* Weight formats against the Python package gguf: golden blocks of formats.txt, and fresh random
+ * ones from formats.py where numpy and gguf can be imported. RKV_PYTHON names the interpreter; when
+ * it is set, a missing package is a failure. check_formats [SEED] */
 #include "config.h"
 #include "check.h"
 
@@ -56,7 +55,8 @@ static uint64_t hash(const float *w, size_t n)
 static size_t unhex(unsigned char *out, size_t max, const char *text)
 {
     size_t n = 0;
-    for (; isxdigit((unsigned char)text[0]) && isxdigit((unsigned char)text[1]) && n < max; text += 2, n++) {
+    for (; isxdigit((unsigned char)text[0]) && isxdigit((unsigned char)text[1]) && n < max;
+         text += 2, n++) {
         const char byte[3] = {text[0], text[1], 0};
         out[n] = (unsigned char)strtoul(byte, NULL, 16);
     }
@@ -85,9 +85,10 @@ static void check_golden_line(const char *line, int number)
             continue;
         kernel(t, dt)(got, blocks, n);
         snprintf(first, sizeof first, "%.9g", (double)got[0]);
-        CHECK(hash(got, (size_t)n) == sum && (isnan(got[0]) || !strncmp(first, line + at, strlen(first))),
-              "formats.txt:%d: %s, %s: hash %016" PRIx64 ", first weight %s", number, name, tiers[t],
-              hash(got, (size_t)n), first);
+        CHECK(hash(got, (size_t)n) == sum &&
+                  (isnan(got[0]) || !strncmp(first, line + at, strlen(first))),
+              "formats.txt:%d: %s, %s: hash %016" PRIx64 ", first weight %s", number, name,
+              tiers[t], hash(got, (size_t)n), first);
     }
 }
 
@@ -135,7 +136,8 @@ static int check_part(FILE *f)
     line[strcspn(line, "\n")] = 0;
     if (!strcmp(line, "end"))
         return 0;
-    const rkv_dtype dt = sscanf(line, "%15s %d", name, &n_block) == 2 ? rkv_dtype_from_name(name) : RKV_DT_COUNT;
+    const rkv_dtype dt =
+        sscanf(line, "%15s %d", name, &n_block) == 2 ? rkv_dtype_from_name(name) : RKV_DT_COUNT;
     if (dt == RKV_DT_COUNT || n_block < 1 || n_block > MAX_BLOCKS) {
         if (getenv("RKV_PYTHON"))
             CHECK(0, "formats.py: %s", *line ? line : "no answer");
@@ -144,9 +146,10 @@ static int check_part(FILE *f)
         return -1;
     }
     const rkv_dtype_desc *d = rkv_dtype_get(dt);
-    const size_t n_byte = (size_t)n_block * (size_t)d->block_bytes, n = (size_t)n_block * (size_t)d->block_len;
-    const int whole = n_byte <= sizeof blocks && n <= MAX_WEIGHTS && fread(blocks, 1, n_byte, f) == n_byte &&
-                      fread(want, sizeof *want, n, f) == n;
+    const size_t n_byte = (size_t)n_block * (size_t)d->block_bytes,
+                 n = (size_t)n_block * (size_t)d->block_len;
+    const int whole = n_byte <= sizeof blocks && n <= MAX_WEIGHTS &&
+                      fread(blocks, 1, n_byte, f) == n_byte && fread(want, sizeof *want, n, f) == n;
     CHECK(whole, "formats.py: %d blocks of %s end early", n_block, name);
     if (whole)
         check_blocks(dt, n_block);
@@ -157,8 +160,8 @@ static void check_python(unsigned long seed)
 {
     char command[256];
     memset(types_seen, 0, sizeof types_seen);
-    snprintf(command, sizeof command, "exec \"${RKV_PYTHON:-python3}\" '%s/tests/formats.py' --seed %lu", RKV_SRCDIR,
-             seed);
+    snprintf(command, sizeof command,
+             "exec \"${RKV_PYTHON:-python3}\" '%s/tests/formats.py' --seed %lu", RKV_SRCDIR, seed);
     FILE *f = popen(command, "r");
     CHECK(f, "popen");
     if (!f)

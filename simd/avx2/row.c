@@ -1,9 +1,10 @@
-/* Rows and elements on AVX2. */
+/* Rows, elements and transposition on AVX2. */
 #include "config.h"
 #include "kernels.h"
 
 #include <math.h>
 
+#include "attr.h"
 #include "vec/vec_avx2.h"
 #include "vec/exp.h"
 
@@ -11,3 +12,4 @@
 #include "tmpl/convert.h"
 #include "tmpl/elementwise.h"
 #include "tmpl/row.h"
+#include "tmpl/transpose.h"

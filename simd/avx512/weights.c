@@ -2,97 +2,81 @@
 #include "config.h"
 #include "kernels.h"
 
-#include <immintrin.h>
+#include "vec/vec_avx512.h"
 
-#define RKV_TIER(name) rkv_##name##_avx512
-
-typedef __m512 vf;
-#define N_VEC 2
-#define v_load _mm512_loadu_ps
-#define v_store _mm512_storeu_ps
-#define v_set _mm512_set1_ps
-#define v_zero _mm512_setzero_ps
-#define v_mul _mm512_mul_ps
-#define v_add _mm512_add_ps
-#define v_fma _mm512_fmadd_ps
-
-static inline float v_sum(__m512 v)
-{
-    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-
+#define RKV_TIER(kernel) rkv_##kernel##_avx512
 #include "tmpl/weights.h"
 
 /* 16 bytes as numbers. */
-RKV_INLINE __m512i bytes16(const void *p)
+static RKV_ALWAYS_INLINE __m512i bytes16(const void *p)
 {
     return _mm512_cvtepu8_epi32(rkv_load16(p));
 }
 
-/* ---- four bits: a table of 16 weights in a register ---------------------------------------------- */
+/* ---- four bits: a table of 16 weights in a register ---- */
 
-/* The weights of 16 low or high nibbles; a shuffle looks at no more than four bits of each number. */
-RKV_INLINE vf look_up(vf table, const uint8_t *qs, int high)
+/* The weights of 16 low or high nibbles; a shuffle looks at four bits of each number only. */
+static RKV_ALWAYS_INLINE vf look_up(vf table, const uint8_t *qs, int high)
 {
     const __m512i v = bytes16(qs);
     return _mm512_permutexvar_ps(high ? _mm512_srli_epi32(v, 4) : v, table);
 }
 
-RKV_INLINE vf table_of(int offset)
+/* The numbers from first on. */
+static RKV_ALWAYS_INLINE vf table_from(int first)
 {
-    const __m512 count = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return _mm512_sub_ps(count, _mm512_set1_ps((float)offset));
+    const __m512i count =
+        _mm512_cvtepi8_epi32(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(count, _mm512_set1_epi32(first)));
 }
 
-RKV_INLINE vf table_iq4(void)
+static RKV_ALWAYS_INLINE vf table_iq4(void)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(rkv_iq4_table()));
 }
 
-RKV_INLINE rkv_w32 small_nibbles(vf table, const uint8_t *qs)
+static RKV_ALWAYS_INLINE rkv_w32 small_nibbles(vf table, const uint8_t *qs)
 {
     return (rkv_w32){{look_up(table, qs, 0), look_up(table, qs, 1)}};
 }
 
-RKV_INLINE rkv_w32 codes_q4_0(const void *block, const rkv_scales *p, int u, int i)
+static RKV_ALWAYS_INLINE rkv_w32 codes_q4_0(const void *block, const rkv_scales *p, int u, int i)
 {
     (void)i;
-    return small_nibbles(v_mul(v_set(p->s[u]), table_of(8)), ((const rkv_q4_0 *)block)[u].qs);
+    return small_nibbles(v_mul(v_set(p->s[u]), table_from(-8)), ((const rkv_q4_0 *)block)[u].qs);
 }
 
-RKV_INLINE rkv_w32 codes_q4_1(const void *block, const rkv_scales *p, int u, int i)
+static RKV_ALWAYS_INLINE rkv_w32 codes_q4_1(const void *block, const rkv_scales *p, int u, int i)
 {
-    const vf table = v_fma(v_set(p->s[u]), table_of(0), v_set(p->o[u]));
+    const vf table = v_fma(v_set(p->s[u]), table_from(0), v_set(p->o[u]));
     (void)i;
     return small_nibbles(table, ((const rkv_q4_1 *)block)[u].qs);
 }
 
-RKV_INLINE rkv_w32 codes_q4_k(const void *block, const rkv_scales *p, int u, int i)
+static RKV_ALWAYS_INLINE rkv_w32 codes_q4_k(const void *block, const rkv_scales *p, int u, int i)
 {
     const uint8_t *qs = ((const rkv_q4_k *)block)->qs + 32 * u;
-    const vf table = v_fma(v_set(p->s[2 * u + i]), table_of(0), v_set(p->o[2 * u + i]));
+    const vf table = v_fma(v_set(p->s[2 * u + i]), table_from(0), v_set(p->o[2 * u + i]));
     return (rkv_w32){{look_up(table, qs, i), look_up(table, qs + 16, i)}};
 }
 
-RKV_INLINE rkv_w32 codes_iq4_nl(const void *block, const rkv_scales *p, int u, int i)
+static RKV_ALWAYS_INLINE rkv_w32 codes_iq4_nl(const void *block, const rkv_scales *p, int u, int i)
 {
     (void)i;
     return small_nibbles(v_mul(v_set(p->s[u]), table_iq4()), ((const rkv_iq4_nl *)block)[u].qs);
 }
 
-RKV_INLINE rkv_w32 codes_iq4_xs(const void *block, const rkv_scales *p, int u, int i)
+static RKV_ALWAYS_INLINE rkv_w32 codes_iq4_xs(const void *block, const rkv_scales *p, int u, int i)
 {
     (void)i;
-    return small_nibbles(v_mul(v_set(p->s[u]), table_iq4()), ((const rkv_iq4_xs *)block)->qs + 16 * u);
+    return small_nibbles(v_mul(v_set(p->s[u]), table_iq4()),
+                         ((const rkv_iq4_xs *)block)->qs + 16 * u);
 }
 
-/* ---- five bits: the fifth from a mask ------------------------------------------------------------ */
+/* ---- five bits: the fifth from a mask ---- */
 
 /* Nibbles and fifth bits, less 16 where signed_ is set. */
-RKV_INLINE rkv_w32 small_fives(const uint8_t *qs, const uint8_t *qh, int signed_)
+static RKV_ALWAYS_INLINE rkv_w32 small_fives(const uint8_t *qs, const uint8_t *qh, int signed_)
 {
     const __m512i v = bytes16(qs), c = _mm512_set1_epi32(16);
     const __m512i low = _mm512_and_si512(v, _mm512_set1_epi32(15)), high = _mm512_srli_epi32(v, 4);
@@ -104,24 +88,24 @@ RKV_INLINE rkv_w32 small_fives(const uint8_t *qs, const uint8_t *qh, int signed_
                       _mm512_cvtepi32_ps(_mm512_mask_sub_epi32(high, (__mmask16)~b, high, c))}};
 }
 
-RKV_INLINE rkv_w32 codes_q5_0(const void *block, const rkv_scales *p, int u, int i)
+static RKV_ALWAYS_INLINE rkv_w32 codes_q5_0(const void *block, const rkv_scales *p, int u, int i)
 {
     const rkv_q5_0 *b = (const rkv_q5_0 *)block + u;
     (void)p, (void)i;
     return small_fives(b->qs, b->qh, 1);
 }
 
-RKV_INLINE rkv_w32 codes_q5_1(const void *block, const rkv_scales *p, int u, int i)
+static RKV_ALWAYS_INLINE rkv_w32 codes_q5_1(const void *block, const rkv_scales *p, int u, int i)
 {
     const rkv_q5_1 *b = (const rkv_q5_1 *)block + u;
     (void)p, (void)i;
     return small_fives(b->qs, b->qh, 0);
 }
 
-/* ---- others: bytes, then numbers ----------------------------------------------------------------- */
+/* ---- others: bytes, then numbers ---- */
 
 /* 32 bytes as floats, less an offset. */
-RKV_INLINE rkv_w32 widen(__m256i code, int offset)
+static RKV_ALWAYS_INLINE rkv_w32 widen(__m256i code, int offset)
 {
     const __m256i v = _mm256_sub_epi8(code, _mm256_set1_epi8((char)offset));
     return (rkv_w32){{_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(v))),
@@ -130,7 +114,8 @@ RKV_INLINE rkv_w32 widen(__m256i code, int offset)
 
 /* A format by its bytes. */
 #define RKV_CODES(dt, offset) \
-    RKV_INLINE rkv_w32 codes_##dt(const void *block, const rkv_scales *p, int u, int i) \
+    static RKV_ALWAYS_INLINE rkv_w32 codes_##dt(const void *block, const rkv_scales *p, int u, \
+                                                int i) \
     { \
         (void)p; \
         return widen(rkv_##dt##_codes(block, u, i), offset); \
@@ -140,40 +125,15 @@ RKV_CODES(q3_k, 4)
 RKV_CODES(q5_k, 0)
 RKV_CODES(q6_k, 32)
 
-RKV_INLINE rkv_w32 codes_q8_0(const void *block, const rkv_scales *p, int u, int i)
+static RKV_ALWAYS_INLINE rkv_w32 codes_q8_0(const void *block, const rkv_scales *p, int u, int i)
 {
     (void)p, (void)i;
     return widen(rkv_load32(((const rkv_q8_0 *)block)[u].qs), 0);
 }
 
-RKV_INLINE rkv_w32 codes_f32(const void *block, const rkv_scales *p, int u, int i)
-{
-    (void)p, (void)i;
-    return rkv_load_w32((const float *)block + 32 * u);
-}
-
-RKV_INLINE rkv_w32 codes_f16(const void *block, const rkv_scales *p, int u, int i)
-{
-    const uint16_t *h = (const uint16_t *)block + 32 * u;
-    (void)p, (void)i;
-    return (rkv_w32){{_mm512_cvtph_ps(rkv_load32(h)), _mm512_cvtph_ps(rkv_load32(h + 16))}};
-}
-
-RKV_INLINE vf from_bf16(__m256i h)
-{
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
-
-RKV_INLINE rkv_w32 codes_bf16(const void *block, const rkv_scales *p, int u, int i)
-{
-    const uint16_t *h = (const uint16_t *)block + 32 * u;
-    (void)p, (void)i;
-    return (rkv_w32){{from_bf16(rkv_load32(h)), from_bf16(rkv_load32(h + 16))}};
-}
-
-RKV_SMALL(f32, 128, RKV_WEIGHT, NULL)
-RKV_SMALL(f16, 64, RKV_WEIGHT, NULL)
-RKV_SMALL(bf16, 64, RKV_WEIGHT, NULL)
+RKV_PLAIN(f32, float)
+RKV_PLAIN(f16, uint16_t)
+RKV_PLAIN(bf16, uint16_t)
 RKV_SMALL(q4_0, 18, RKV_WEIGHT, rkv_small_scales)
 RKV_SMALL(q4_1, 20, RKV_WEIGHT, rkv_small_pairs)
 RKV_SMALL(q5_0, 22, RKV_SCALE, rkv_small_scales)

@@ -9,7 +9,7 @@
 #define RKV_IQ4_VALUES -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
 
 typedef struct rkv_iq4_nl {
-    uint8_t d[2];               /* binary16 */
+    uint8_t d[2]; /* binary16 */
     uint8_t qs[16];
 } rkv_iq4_nl;
 _Static_assert(sizeof(rkv_iq4_nl) == 18, "iq4_nl");

@@ -11,7 +11,7 @@
 typedef struct rkv_q2_k {
     uint8_t scales[16];
     uint8_t qs[64];
-    uint8_t d[2], dmin[2];      /* binary16 */
+    uint8_t d[2], dmin[2]; /* binary16 */
 } rkv_q2_k;
 _Static_assert(sizeof(rkv_q2_k) == 84, "q2_k");
 

@@ -7,7 +7,7 @@
 #include "fmt/block.h"
 
 typedef struct rkv_q4_0 {
-    uint8_t d[2];               /* binary16 */
+    uint8_t d[2]; /* binary16 */
     uint8_t qs[16];
 } rkv_q4_0;
 _Static_assert(sizeof(rkv_q4_0) == 18, "q4_0");

@@ -7,7 +7,7 @@
 #include "fmt/block.h"
 
 typedef struct rkv_q4_1 {
-    uint8_t d[2], m[2];         /* binary16 */
+    uint8_t d[2], m[2]; /* binary16 */
     uint8_t qs[16];
 } rkv_q4_1;
 _Static_assert(sizeof(rkv_q4_1) == 20, "q4_1");

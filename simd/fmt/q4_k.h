@@ -1,17 +1,17 @@
 /* q4_k: 256 weights of 4 bits in 8 sub-blocks of 32, 4.5 bits per weight.
- * Byte 32 c + j of qs holds weight 64 c + j in its low nibble and weight 64 c + 32 + j in its high one.
- * The 8 scales and 8 minima have 6 bits; sub-block s < 4 has them in the low bits of scales[s] and
- * scales[s + 4], s >= 4 has four bits in the nibbles of scales[s + 4] (scale low, minimum high) and two
- * in the top of scales[s - 4] and scales[s].
- * w = (d scale) q - (dmin minimum); both products are exact, the difference is rounded.
- * Source: ggml, k-quants (llama.cpp pull request 1684), block_q4_K. */
+ * Byte 32 c + j of qs holds weight 64 c + j in its low nibble and weight 64 c + 32 + j in its high
+ * one. The 8 scales and 8 minima have 6 bits; sub-block s < 4 has them in the low bits of scales[s]
+ * and scales[s + 4], s >= 4 has four bits in the nibbles of scales[s + 4] (scale low, minimum high)
+ * and two in the top of scales[s - 4] and scales[s]. w = (d scale) q - (dmin minimum); both
+ * products are exact, the difference is rounded. Source: ggml, k-quants (llama.cpp pull request
+ * 1684), block_q4_K. */
 #ifndef RKV_FMT_Q4_K_H
 #define RKV_FMT_Q4_K_H
 
 #include "fmt/block.h"
 
 typedef struct rkv_q4_k {
-    uint8_t d[2], dmin[2];      /* binary16 */
+    uint8_t d[2], dmin[2]; /* binary16 */
     uint8_t scales[12];
     uint8_t qs[128];
 } rkv_q4_k;

@@ -7,7 +7,7 @@
 #include "fmt/block.h"
 
 typedef struct rkv_q5_1 {
-    uint8_t d[2], m[2];         /* binary16 */
+    uint8_t d[2], m[2]; /* binary16 */
     uint8_t qh[4];
     uint8_t qs[16];
 } rkv_q5_1;

@@ -9,7 +9,7 @@
 #include "fmt/q4_k.h"
 
 typedef struct rkv_q5_k {
-    uint8_t d[2], dmin[2];      /* binary16 */
+    uint8_t d[2], dmin[2]; /* binary16 */
     uint8_t scales[12];
     uint8_t qh[32];
     uint8_t qs[128];

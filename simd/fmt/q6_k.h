@@ -1,8 +1,8 @@
 /* q6_k: 256 weights of 6 bits in 16 sub-blocks of 16, 6.5625 bits per weight.
- * Weight 128 n + 32 r + j (n < 2, r < 4, j < 32): low four bits in ql[64 n + 32 (r % 2) + j], the low
- * nibble for r < 2; high two are bits 2r, 2r + 1 of qh[32 n + j]. Scales are signed bytes.
- * w = (d scale) (q - 32); both products are exact.
- * Source: ggml, k-quants (llama.cpp pull request 1684), block_q6_K. */
+ * Weight 128 n + 32 r + j (n < 2, r < 4, j < 32): low four bits in ql[64 n + 32 (r % 2) + j], the
+ * low nibble for r < 2; high two are bits 2r, 2r + 1 of qh[32 n + j]. Scales are signed bytes. w =
+ * (d scale) (q - 32); both products are exact. Source: ggml, k-quants (llama.cpp pull request
+ * 1684), block_q6_K. */
 #ifndef RKV_FMT_Q6_K_H
 #define RKV_FMT_Q6_K_H
 
@@ -12,7 +12,7 @@ typedef struct rkv_q6_k {
     uint8_t ql[128];
     uint8_t qh[64];
     int8_t scales[16];
-    uint8_t d[2];               /* binary16 */
+    uint8_t d[2]; /* binary16 */
 } rkv_q6_k;
 _Static_assert(sizeof(rkv_q6_k) == 210, "q6_k");
 

@@ -6,7 +6,7 @@
 #include "fmt/block.h"
 
 typedef struct rkv_q8_0 {
-    uint8_t d[2];               /* binary16 */
+    uint8_t d[2]; /* binary16 */
     int8_t qs[32];
 } rkv_q8_0;
 _Static_assert(sizeof(rkv_q8_0) == 34, "q8_0");

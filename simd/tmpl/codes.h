@@ -1,10 +1,10 @@
 /* Block formats in 128-bit and 256-bit registers: what the x86 tiers share. Layouts: fmt/.
  *
- * Scales come for 256 weights at a time: one large block, or up to 8 small ones. A weight is s code + o
- * with the s and o of its group of 16 or 32; formats without a minimum leave o alone. All s and o are
- * exact products, as in the decoders.
- * Codes come as 32 bytes, unsigned, before the format's offset: those of the 32 weights i of unit u, where
- * a unit is the stretch of a large block after which its layout repeats. */
+ * Scales come for 256 weights at a time: one large block, or up to 8 small ones. A weight is s code
+ * + o with the s and o of its group of 16 or 32; formats without a minimum leave o alone. All s and
+ * o are exact products, as in the decoders. Codes come as 32 bytes, unsigned, before the format's
+ * offset: those of the 32 weights i of unit u, where a unit is the stretch of a large block after
+ * which its layout repeats. */
 #ifndef RKV_TMPL_CODES_H
 #define RKV_TMPL_CODES_H
 
@@ -50,7 +50,7 @@ static inline __m128i rkv_iq4_table(void)
     return rkv_load16(value);
 }
 
-/* ---- scales ------------------------------------------------------------------------------------ */
+/* ---- scales ---- */
 
 /* out[i] = d times the signed byte i of v, i < 8. */
 static inline void rkv_scale8(float *out, float d, __m128i v)
@@ -88,8 +88,9 @@ static inline void rkv_small_scales(rkv_scales *p, const void *block, int bytes,
 /* Four blocks with scale and minimum: d m d m d m d m. */
 static inline __m256 rkv_four_pairs(const uint8_t *b, int bytes)
 {
-    return _mm256_cvtph_ps(_mm_set_epi32((int)rkv_u32_at(b + 3 * bytes), (int)rkv_u32_at(b + 2 * bytes),
-                                         (int)rkv_u32_at(b + bytes), (int)rkv_u32_at(b)));
+    return _mm256_cvtph_ps(_mm_set_epi32((int)rkv_u32_at(b + 3 * bytes),
+                                         (int)rkv_u32_at(b + 2 * bytes), (int)rkv_u32_at(b + bytes),
+                                         (int)rkv_u32_at(b)));
 }
 
 /* n <= 8 small blocks with scale and minimum; d and m come first in all of them. */
@@ -104,7 +105,7 @@ static inline void rkv_small_pairs(rkv_scales *p, const void *block, int bytes, 
         return;
     }
     const __m256 low = rkv_four_pairs(b, bytes), high = rkv_four_pairs(b + 4 * bytes, bytes);
-    const __m256d d = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88));     /* 0 1 4 5 2 3 6 7 */
+    const __m256d d = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88)); /* 0 1 4 5 2 3 6 7 */
     const __m256d m = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0xdd));
     _mm256_storeu_ps(p->s, _mm256_castpd_ps(_mm256_permute4x64_pd(d, 0xd8)));
     _mm256_storeu_ps(p->o, _mm256_castpd_ps(_mm256_permute4x64_pd(m, 0xd8)));
@@ -138,7 +139,8 @@ static inline void rkv_q4_k_scales(rkv_scales *p, const void *block, int bytes, 
     const rkv_q4_k *b = block;
     (void)bytes, (void)n;
     const uint32_t u0 = rkv_u32_at(b->scales), u1 = rkv_u32_at(b->scales + 4);
-    const uint32_t u2 = rkv_u32_at(b->scales + 8), low = 0x0f0f0f0f, top = 0x30303030, six = 0x3f3f3f3f;
+    const uint32_t u2 = rkv_u32_at(b->scales + 8), low = 0x0f0f0f0f, top = 0x30303030,
+                   six = 0x3f3f3f3f;
     const uint32_t s1 = (u2 & low) | (u0 >> 2 & top), m1 = (u2 >> 4 & low) | (u1 >> 2 & top);
     const __m128i v = _mm_set_epi32((int)m1, (int)(u1 & six), (int)s1, (int)(u0 & six));
     rkv_scale8(p->s, rkv_half(b->d), v);
@@ -159,7 +161,8 @@ static inline void rkv_iq4_xs_scales(rkv_scales *p, const void *block, int bytes
     const uint32_t l = rkv_u32_at(b->scales_l), h = rkv_u16_at(b->scales_h);
     /* Nibbles 0, 2, 4, 6 of l and pairs 0, 2, 4, 6 of h fall into bytes; the odd ones follow. */
     const __m128i pairs = _mm_set1_epi32((int)h);
-    const __m128i h4 = _mm_and_si128(_mm_srlv_epi32(pairs, _mm_set_epi32(12, 8, 4, 0)), _mm_set1_epi32(15));
+    const __m128i h4 =
+        _mm_and_si128(_mm_srlv_epi32(pairs, _mm_set_epi32(12, 8, 4, 0)), _mm_set1_epi32(15));
     const __m128i two = _mm_or_si128(_mm_and_si128(h4, _mm_set1_epi32(3)),
                                      _mm_slli_epi32(_mm_and_si128(h4, _mm_set1_epi32(12)), 6));
     const __m128i place = _mm_set_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 13, 12, 9, 8, 5, 4, 1, 0);
@@ -170,7 +173,7 @@ static inline void rkv_iq4_xs_scales(rkv_scales *p, const void *block, int bytes
     rkv_scale8(p->s, rkv_half(b->d), _mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32)));
 }
 
-/* ---- codes ------------------------------------------------------------------------------------- */
+/* ---- codes ---- */
 
 /* Bits n .. of every byte moved to bit 0 .. (n < 0: up), and masked. */
 static inline __m256i rkv_bits(__m256i v, int n, int mask)

@@ -1,4 +1,24 @@
-/* pack of plain 16-bit numbers on the vector vocabulary; contract in kernels.h. */
+/* unpack and pack of plain 16-bit numbers on the vector vocabulary; contracts in kernels.h. */
+
+void RKV_TIER(unpack_f16)(float *out, const void *src, int64_t n)
+{
+    const uint16_t *h = src;
+    int64_t i = 0;
+    for (; i + V_LEN <= n; i += V_LEN)
+        v_store(out + i, v_load_f16(h + i));
+    if (i < n)
+        v_store_n(out + i, v_load_f16_n(h + i, (int)(n - i)), (int)(n - i));
+}
+
+void RKV_TIER(unpack_bf16)(float *out, const void *src, int64_t n)
+{
+    const uint16_t *h = src;
+    int64_t i = 0;
+    for (; i + V_LEN <= n; i += V_LEN)
+        v_store(out + i, v_load_bf16(h + i));
+    if (i < n)
+        v_store_n(out + i, v_load_bf16_n(h + i, (int)(n - i)), (int)(n - i));
+}
 
 void RKV_TIER(pack_f16)(void *dst, const float *in, int64_t n)
 {

@@ -1,27 +1,17 @@
-/* unpack and matvec over any weight format, written once for every x86 tier. The including file defines
- *   RKV_TIER(name)                 the tier's name of a kernel
- *   vf, N_VEC                      a vector of floats; how many of them hold 32
- *   v_load v_store v_set v_zero v_mul v_add v_fma (a b + c) v_sum (of all lanes)
- * and, for each format, codes_<type> and a row RKV_SMALL or RKV_LARGE. All of it is inlined, so that a
- * description costs nothing. */
+/* unpack of the block formats and matvec of all weights on the vector vocabulary; contracts in
+ * kernels.h. The tier writes codes_<type> for each format and describes it by a row RKV_PLAIN,
+ * RKV_SMALL or RKV_LARGE. All of it is inlined into the kernels, so that a description costs
+ * nothing. */
 #ifndef RKV_TMPL_WEIGHTS_H
 #define RKV_TMPL_WEIGHTS_H
 
 #include <stddef.h>
 #include <string.h>
 
+#include "attr.h"
 #include "tmpl/codes.h"
 
-#if defined __clang__
-#define RKV_INLINE static inline __attribute__((always_inline))
-#define RKV_UNROLL _Pragma("clang loop unroll(full)")
-#elif defined __GNUC__
-#define RKV_INLINE static inline __attribute__((always_inline))
-#define RKV_UNROLL _Pragma("GCC unroll 16")
-#else
-#define RKV_INLINE static inline
-#define RKV_UNROLL
-#endif
+enum { N_VEC = 32 / V_LEN };
 
 /* 32 weights or inputs in order. */
 typedef struct rkv_w32 {
@@ -33,46 +23,47 @@ typedef enum rkv_kind { RKV_WEIGHT, RKV_SCALE, RKV_AFFINE } rkv_kind;
 
 /* Large blocks have 256 weights, small ones 32; 32 plain numbers count as a small block. */
 typedef struct rkv_format {
-    int bytes;                  /* of a block */
-    int unit;                   /* weights of a unit; 32: small blocks, or large ones of eight like parts */
-    int group;                  /* weights per scale: 16 or 32 */
+    int bytes; /* of a block */
+    int unit;  /* weights of a unit; 32: small blocks, or large ones of eight like parts */
+    int group; /* weights per scale: 16 or 32 */
     int small;
     rkv_kind kind;
-    void (*scales)(rkv_scales *p, const void *block, int bytes, int n);     /* NULL: plain numbers */
+    void (*scales)(rkv_scales *p, const void *block, int bytes, int n); /* NULL: plain numbers */
     rkv_w32 (*codes)(const void *block, const rkv_scales *p, int u, int i);
 } rkv_format;
 
 enum {
-    RKV_STEP = 256,             /* weights that share a call of scales */
-    RKV_AHEAD = 2048            /* bytes to prefetch ahead: covers memory latency */
+    RKV_STEP = 256,  /* weights that share a call of scales */
+    RKV_AHEAD = 2048 /* bytes to prefetch ahead: covers memory latency */
 };
 
-RKV_INLINE rkv_w32 rkv_load_w32(const float *x)
+static RKV_ALWAYS_INLINE rkv_w32 rkv_load_w32(const float *x)
 {
     rkv_w32 w;
-    RKV_UNROLL
+    RKV_UNROLL(16)
     for (int k = 0; k < N_VEC; k++)
-        w.v[k] = v_load(x + 32 / N_VEC * k);
+        w.v[k] = v_load(x + V_LEN * k);
     return w;
 }
 
-RKV_INLINE int rkv_step_bytes(const rkv_format *f)
+static RKV_ALWAYS_INLINE int rkv_step_bytes(const rkv_format *f)
 {
     return f->small ? RKV_STEP / 32 * f->bytes : f->bytes;
 }
 
 /* Group of vector k of the 32 weights i of unit u. */
-RKV_INLINE int rkv_group(const rkv_format *f, int u, int i, int k)
+static RKV_ALWAYS_INLINE int rkv_group(const rkv_format *f, int u, int i, int k)
 {
-    return u * (f->unit / f->group) + (32 * i + 32 / N_VEC * k) / f->group;
+    return u * (f->unit / f->group) + (32 * i + V_LEN * k) / f->group;
 }
 
 /* The exact weights of codes. */
-RKV_INLINE rkv_w32 rkv_weights(const rkv_format *f, rkv_w32 q, const rkv_scales *p, int u, int i)
+static RKV_ALWAYS_INLINE rkv_w32 rkv_weights(const rkv_format *f, rkv_w32 q, const rkv_scales *p,
+                                             int u, int i)
 {
     if (f->kind == RKV_WEIGHT)
         return q;
-    RKV_UNROLL
+    RKV_UNROLL(16)
     for (int k = 0; k < N_VEC; k++) {
         const int g = rkv_group(f, u, i, k);
         const vf s = v_set(p->s[g]);
@@ -82,21 +73,21 @@ RKV_INLINE rkv_w32 rkv_weights(const rkv_format *f, rkv_w32 q, const rkv_scales 
     return q;
 }
 
-/* The sum of a row in two chains: shorter dependences keep more of the core busy (measured: a fifth). */
+/* The sum of a row in two chains: the core can work further ahead (measured: up to a fifth). */
 typedef struct rkv_acc {
     vf v[2];
 } rkv_acc;
 
-/* acc + the products of 32 weights. A scale is applied to the sum of its group: one product for all, and
- * no other magnitudes than those of the terms. A minimum must be added to each weight first: its own sum
- * would be much larger than the result where the weights are small. */
-RKV_INLINE rkv_acc rkv_dot32(const rkv_format *f, rkv_acc acc, rkv_w32 q, rkv_w32 x, const rkv_scales *p,
-                             int u, int i)
+/* acc + the products of 32 weights. A scale is applied to the sum of its group: one product for
+ * all, and no other magnitudes than those of the terms. A minimum must be added to each weight
+ * first: its own sum would be much larger than the result where the weights are small. */
+static RKV_ALWAYS_INLINE rkv_acc rkv_dot32(const rkv_format *f, rkv_acc acc, rkv_w32 q, rkv_w32 x,
+                                           const rkv_scales *p, int u, int i)
 {
     const int n = f->kind == RKV_SCALE && f->group == 32 ? 2 : N_VEC / 2;
     if (f->kind == RKV_AFFINE)
         q = rkv_weights(f, q, p, u, i);
-    RKV_UNROLL
+    RKV_UNROLL(16)
     for (int k = 0; k < N_VEC; k += n) {
         vf *sum = &acc.v[k / n % 2];
         if (f->kind == RKV_SCALE) {
@@ -114,36 +105,37 @@ RKV_INLINE rkv_acc rkv_dot32(const rkv_format *f, rkv_acc acc, rkv_w32 q, rkv_w3
 }
 
 /* n weights of a step, a multiple of 32. */
-RKV_INLINE void rkv_unpack_step(const rkv_format *f, float *out, const char *block, int n)
+static RKV_ALWAYS_INLINE void rkv_unpack_step(const rkv_format *f, float *out, const char *block,
+                                              int n)
 {
     rkv_scales p;
-    if (f->scales)
-        f->scales(&p, block, f->bytes, n / 32);
+    f->scales(&p, block, f->bytes, n / 32);
     for (int u = 0; u < n / f->unit; u++, out += f->unit) {
-        RKV_UNROLL
+        RKV_UNROLL(16)
         for (int i = 0; i < f->unit / 32; i++) {
             const rkv_w32 w = rkv_weights(f, f->codes(block, &p, u, i), &p, u, i);
-            RKV_UNROLL
+            RKV_UNROLL(16)
             for (int k = 0; k < N_VEC; k++)
-                v_store(out + 32 * i + 32 / N_VEC * k, w.v[k]);
+                v_store(out + 32 * i + V_LEN * k, w.v[k]);
         }
     }
 }
 
 /* acc[r] += row r times x over n weights of a step, a multiple of 32. */
-RKV_INLINE void rkv_dot_step(const rkv_format *f, rkv_acc *acc, const char *block, ptrdiff_t w_stride,
-                             const float *x, int n, const int n_row)
+static RKV_ALWAYS_INLINE void rkv_dot_step(const rkv_format *f, rkv_acc *acc, const char *block,
+                                           ptrdiff_t w_stride, const float *x, int n,
+                                           const int n_row)
 {
     rkv_scales p[2];
-    RKV_UNROLL
+    RKV_UNROLL(16)
     for (int r = 0; r < n_row; r++)
         if (f->scales)
             f->scales(&p[r], block + r * w_stride, f->bytes, n / 32);
     for (int u = 0; u < n / f->unit; u++, x += f->unit) {
-        RKV_UNROLL
+        RKV_UNROLL(16)
         for (int i = 0; i < f->unit / 32; i++) {
             const rkv_w32 x32 = rkv_load_w32(x + 32 * i);
-            RKV_UNROLL
+            RKV_UNROLL(16)
             for (int r = 0; r < n_row; r++) {
                 const rkv_w32 q = f->codes(block + r * w_stride, &p[r], u, i);
                 acc[r] = rkv_dot32(f, acc[r], q, x32, &p[r], u, i);
@@ -152,44 +144,34 @@ RKV_INLINE void rkv_dot_step(const rkv_format *f, rkv_acc *acc, const char *bloc
     }
 }
 
-/* Asks for what lies RKV_AHEAD behind a step: usually a later part of the row or a following row; harmless
- * where there is none. */
-RKV_INLINE void rkv_prefetch(const rkv_format *f, const char *block, ptrdiff_t w_stride, const int n_row)
+/* Asks for what lies RKV_AHEAD behind a step: usually a later part of the row or a following row;
+ * harmless where there is none. */
+static RKV_ALWAYS_INLINE void rkv_prefetch(const rkv_format *f, const char *block,
+                                           ptrdiff_t w_stride, const int n_row)
 {
-    RKV_UNROLL
+    RKV_UNROLL(16)
     for (int r = 0; r < n_row; r++) {
         const uintptr_t at = (uintptr_t)(block + r * w_stride) + RKV_AHEAD;
-        RKV_UNROLL
+        RKV_UNROLL(16)
         for (int b = 0; b < rkv_step_bytes(f); b += 64)
             _mm_prefetch((const char *)(at + (uintptr_t)b), _MM_HINT_T0);
     }
 }
 
-/* The rest of plain numbers behind the last 32, filled up with zeros. */
-enum { RKV_REST_BYTES = 32 * sizeof(float) };
-
-RKV_INLINE void rkv_unpack(const rkv_format *f, float *out, const void *src, int64_t n)
+static RKV_ALWAYS_INLINE void rkv_unpack(const rkv_format *f, float *out, const void *src,
+                                         int64_t n)
 {
     const char *block = src;
     for (; n >= RKV_STEP; n -= RKV_STEP, block += rkv_step_bytes(f), out += RKV_STEP)
         rkv_unpack_step(f, out, block, RKV_STEP);
-    if (!f->small || !n)
-        return;
-    const int whole = (int)n / 32 * 32;
-    rkv_unpack_step(f, out, block, whole);
-    if (!f->scales && whole < n) {
-        const size_t rest = (size_t)(n - whole);
-        char in[RKV_REST_BYTES] = {0};
-        float w[32];
-        memcpy(in, block + whole / 32 * f->bytes, rest * (size_t)f->bytes / 32);
-        rkv_unpack_step(f, w, in, 32);
-        memcpy(out + whole, w, rest * sizeof *out);
-    }
+    if (f->small)
+        rkv_unpack_step(f, out, block, (int)n);
 }
 
 /* y[r] of n_row = 1 or 2 rows. The same operations in the same order for either. */
-RKV_INLINE void rkv_rows(const rkv_format *f, float *y, const char *w, ptrdiff_t w_stride, const float *x,
-                         int n_in, const int n_row)
+static RKV_ALWAYS_INLINE void rkv_rows(const rkv_format *f, float *y, const char *w,
+                                       ptrdiff_t w_stride, const float *x, int n_in,
+                                       const int n_row)
 {
     rkv_acc acc[2] = {{{v_zero(), v_zero()}}, {{v_zero(), v_zero()}}};
     const char *block = w;
@@ -203,23 +185,22 @@ RKV_INLINE void rkv_rows(const rkv_format *f, float *y, const char *w, ptrdiff_t
         rkv_dot_step(f, acc, block, w_stride, x + i, n, n_row);
         i += n;
     }
-    if (!f->scales && i < n_in) {
+    if (!f->scales && i < n_in) { /* a rest of plain numbers, filled up with zeros */
         const size_t rest = (size_t)(n_in - i), bytes = rest * (size_t)f->bytes / 32;
-        char in[2][RKV_REST_BYTES] = {{0}};
-        float x32[32] = {0.0f};
+        float in[2][32] = {{0.0f}}, x32[32] = {0.0f};
         for (int r = 0; r < n_row; r++)
             memcpy(in[r], w + r * w_stride + i / 32 * f->bytes, bytes);
         memcpy(x32, x + i, rest * sizeof *x32);
-        rkv_dot_step(f, acc, in[0], RKV_REST_BYTES, x32, 32, n_row);
+        rkv_dot_step(f, acc, (const char *)in[0], sizeof in[0], x32, 32, n_row);
     }
-    RKV_UNROLL
+    RKV_UNROLL(16)
     for (int r = 0; r < n_row; r++)
         y[r] = v_sum(v_add(acc[r].v[0], acc[r].v[1]));
 }
 
 /* Two rows at a time share the loads of x and keep two streams from memory busy. */
-RKV_INLINE void rkv_matvec(const rkv_format *f, float *y, const void *w, ptrdiff_t w_stride,
-                           const float *x, int n_out, int n_in)
+static RKV_ALWAYS_INLINE void rkv_matvec(const rkv_format *f, float *y, const void *w,
+                                         ptrdiff_t w_stride, const float *x, int n_out, int n_in)
 {
     const char *row = w;
     int r = 0;
@@ -229,20 +210,36 @@ RKV_INLINE void rkv_matvec(const rkv_format *f, float *y, const void *w, ptrdiff
         rkv_rows(f, y + r, row, w_stride, x, n_in, 1);
 }
 
-/* Both kernels of a type: bytes of a block, weights of a unit and per scale, kind, scales. */
-#define RKV_SMALL(dt, bytes, kind, scales) RKV_WEIGHT_KERNELS(dt, bytes, 32, 32, 1, kind, scales)
+/* Kernels of a type: element of a plain one; bytes of a block, weights of a unit and per scale,
+ * kind, scales of the others. */
+#define RKV_PLAIN(dt, type) \
+    static RKV_ALWAYS_INLINE rkv_w32 codes_##dt(const void *block, const rkv_scales *p, int u, \
+                                                int i) \
+    { \
+        rkv_w32 w; \
+        (void)p, (void)i; \
+        RKV_UNROLL(16) \
+        for (int k = 0; k < N_VEC; k++) \
+            w.v[k] = v_load_##dt((const type *)block + 32 * u + V_LEN * k); \
+        return w; \
+    } \
+    RKV_MATVEC(dt, 32 * (int)sizeof(type), 32, 32, 1, RKV_WEIGHT, NULL)
+#define RKV_SMALL(dt, bytes, kind, scales) RKV_UNPACK_MATVEC(dt, bytes, 32, 32, 1, kind, scales)
 #define RKV_LARGE(dt, bytes, unit, group, kind, scales) \
-    RKV_WEIGHT_KERNELS(dt, bytes, unit, group, 0, kind, scales)
-#define RKV_WEIGHT_KERNELS(dt, bytes, unit, group, small, kind, scales) \
+    RKV_UNPACK_MATVEC(dt, bytes, unit, group, 0, kind, scales)
+
+#define RKV_MATVEC(dt, bytes, unit, group, small, kind, scales) \
     static const rkv_format format_##dt = {bytes, unit, group, small, kind, scales, codes_##dt}; \
+    void RKV_TIER(matvec_##dt)(float *y, const void *w, ptrdiff_t w_stride, const float *x, \
+                               int n_out, int n_in) \
+    { \
+        rkv_matvec(&format_##dt, y, w, w_stride, x, n_out, n_in); \
+    }
+#define RKV_UNPACK_MATVEC(dt, ...) \
+    RKV_MATVEC(dt, __VA_ARGS__) \
     void RKV_TIER(unpack_##dt)(float *out, const void *src, int64_t n) \
     { \
         rkv_unpack(&format_##dt, out, src, n); \
-    } \
-    void RKV_TIER(matvec_##dt)(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, \
-                               int n_in) \
-    { \
-        rkv_matvec(&format_##dt, y, w, w_stride, x, n_out, n_in); \
     }
 
 #endif

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "attr.h"
+
 enum { V_LEN = 8 };
 
 typedef __m256 vf;
@@ -49,6 +51,22 @@ static inline void v_store(float *p, vf a)
 static inline void v_store_n(float *p, vf a, int n)
 {
     _mm256_maskstore_ps(p, v_mask(n), a);
+}
+
+/* Asks for the cache line of p, which need not be readable. */
+static inline void v_fetch(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+
+static inline vf v_load_f32(const float *p)
+{
+    return v_load(p);
+}
+
+static inline vf v_load_f32_n(const float *p, int n)
+{
+    return v_load_n(p, n);
 }
 
 /* Half precision; there is no masked load of 16-bit elements, so tails go through memory. */
@@ -222,23 +240,73 @@ static inline vf v_turn(vf x, vf c, vf s)
     return _mm256_fmaddsub_ps(x, c, v_mul(_mm256_permute_ps(x, 0xb1), s));
 }
 
-/* Rows of keys, side by side: 8 elements of each of V_ROWS rows make a vector of one row here, of two
- * rows in AVX-512. Row v_row(j, h) is half h of vector j. */
-enum { V_ROWS = 8, V_HALVES = 1 };
-
-static inline int v_row(int j, int h)
+/* x[i][j] becomes x[j][i]: pairs of rows, then of pairs, then of halves. */
+static RKV_ALWAYS_INLINE void v_transpose(vf *x)
 {
-    (void)h;
+    vf y[8];
+    RKV_UNROLL(2)
+    for (int i = 0; i < 8; i += 4) {
+        const vf a = _mm256_unpacklo_ps(x[i], x[i + 1]), b = _mm256_unpackhi_ps(x[i], x[i + 1]);
+        const vf c = _mm256_unpacklo_ps(x[i + 2], x[i + 3]), d = _mm256_unpackhi_ps(x[i + 2], x[i + 3]);
+        y[i] = _mm256_shuffle_ps(a, c, 0x44);
+        y[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
+        y[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+        y[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
+    }
+    RKV_UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        x[i] = _mm256_permute2f128_ps(y[i], y[i + 4], 0x20);
+        x[i + 4] = _mm256_permute2f128_ps(y[i], y[i + 4], 0x31);
+    }
+}
+
+/* Rows of keys: a vector holds 8 elements of V_LEN / 8 rows, which is one row here and two in AVX-512;
+ * the first of vector j is row v_row(j, 0), the second v_row(j, 1). */
+enum { V_ROWS = 8 };
+
+static inline int v_row(int j, int half)
+{
+    (void)half;
     return j;
 }
 
-/* 8 floats, in each half. */
-static inline vf v_load8(const float *p)
+/* 8 elements of a row and 8 of a second row, which is the same here. */
+static inline vf v_pair_f32(const float *p, const float *second)
 {
-    return _mm256_loadu_ps(p);
+    (void)second;
+    return v_load(p);
 }
 
-/* Sums of the 8 vectors' halves, in the order of rows; within a half always in the same order. */
+static inline vf v_pair_f32_n(const float *p, const float *second, int n)
+{
+    (void)second;
+    return v_load_n(p, n);
+}
+
+static inline vf v_pair_f16(const uint16_t *p, const uint16_t *second)
+{
+    (void)second;
+    return v_load_f16(p);
+}
+
+static inline vf v_pair_f16_n(const uint16_t *p, const uint16_t *second, int n)
+{
+    (void)second;
+    return v_load_f16_n(p, n);
+}
+
+/* 8 floats, once for each row of a vector. */
+static inline vf v_load8(const float *p)
+{
+    return v_load(p);
+}
+
+static inline vf v_load8_n(const float *p, int n)
+{
+    return v_load_n(p, n);
+}
+
+/* Sums of the 8 elements of each row, in the order of rows. */
 static inline vf v_sum8(vf a, vf b, vf c, vf d, vf e, vf f, vf g, vf h)
 {
 #define RKV_FOLD(x, y) _mm256_add_ps(_mm256_blend_ps(x, y, 0xcc), _mm256_shuffle_ps(x, y, 0x4e))

@@ -10,8 +10,8 @@
 
 typedef RKV_PROTO_matvec(*matvec_fn);
 
-enum { N_OUT, N_IN };                   /* dim[] */
-enum { Y, W, X };                       /* operands */
+enum { N_OUT, N_IN }; /* dim[] */
+enum { Y, W, X };     /* operands */
 enum { MAX_IN = 4096 };
 
 static int n_case(rkv_dtype dt)
@@ -31,7 +31,8 @@ static void draw(kernel_case *c, int index, case_rng *r)
                                                   : (int)rng_below(r, d->block_len == 32 ? 20 : 5);
     c->dim[N_IN] = n_block * d->block_len;
     case_operand(c, OPERAND_OUT, 1, (size_t)c->dim[N_OUT], sizeof(float));
-    operand *w = case_operand(c, OPERAND_IN, (size_t)c->dim[N_OUT], (size_t)n_block, (size_t)d->block_bytes);
+    operand *w =
+        case_operand(c, OPERAND_IN, (size_t)c->dim[N_OUT], (size_t)n_block, (size_t)d->block_bytes);
     w->apart = 1;
     input_blocks(c->kernel->dt, w->data, w->n_row * w->row_len, c->kind, 0, r);
     case_floats(c, OPERAND_IN, 1, (size_t)c->dim[N_IN], r);
@@ -54,7 +55,8 @@ static void call_split(kernel_fn f, const kernel_case *c, int way)
     const int cut = way + 1;
     const ptrdiff_t stride = c->op[W].stride;
     float *y = at_floats(c, Y), *x = at_floats(c, X);
-    ((matvec_fn)f)(y + cut, c->op[W].at + cut * stride, stride, x, c->dim[N_OUT] - cut, c->dim[N_IN]);
+    ((matvec_fn)f)(y + cut, c->op[W].at + cut * stride, stride, x, c->dim[N_OUT] - cut,
+                   c->dim[N_IN]);
     ((matvec_fn)f)(y, c->op[W].at, stride, x, cut, c->dim[N_IN]);
 }
 
@@ -76,14 +78,14 @@ static int judge(const kernel_case *c, char *text)
     return 1;
 }
 
-/* Products with no columns are 0; two rows of two plain numbers, with one between them; a block of q8_0. The other formats are held against independent values in the test
- * of the formats. */
+/* Products with no columns are 0; two rows of two plain numbers, with one between them; a block of
+ * q8_0. The other formats are held against independent values in the test of the formats. */
 static int known(kernel_fn f, rkv_dtype dt, char *text)
 {
     static const float x[32] = {2.0f, -1.0f}, f32[] = {1.0f, -2.5f, 7.0f, 0.5f, 4.0f};
     static const uint16_t f16[] = {0x3c00, 0xc100, 0x4700, 0x3800, 0x4400};
     static const uint16_t bf16[] = {0x3f80, 0xc020, 0x40e0, 0x3f00, 0x4080};
-    static const unsigned char q8_0[34] = {0x00, 0x38, 9, 246};      /* 0.5, 9, -10 */
+    static const unsigned char q8_0[34] = {0x00, 0x38, 9, 246}; /* 0.5, 9, -10 */
     static const double zero[2], want[] = {4.5, -3.0}, want_q8_0[] = {14.0};
     const int bytes = rkv_dtype_get(dt)->block_bytes;
     float got[2] = {1.0f, 1.0f};
@@ -102,6 +104,13 @@ static int known(kernel_fn f, rkv_dtype dt, char *text)
 }
 
 const op_driver drive_matvec = {
-    .op = "matvec", .dim = {"n_out", "n_in"}, .n_case = n_case, .draw = draw, .call = call, .judge = judge,
-    .n_split = n_split, .call_split = call_split, .known = known,
+    .op = "matvec",
+    .dim = {"n_out", "n_in"},
+    .n_case = n_case,
+    .draw = draw,
+    .call = call,
+    .judge = judge,
+    .n_split = n_split,
+    .call_split = call_split,
+    .known = known,
 };

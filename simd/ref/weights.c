@@ -36,7 +36,7 @@ RKV_UNPACK(q6_k, 256)
 RKV_UNPACK(iq4_nl, 32)
 RKV_UNPACK(iq4_xs, 256)
 
-enum { CHUNK = 256 };                           /* a multiple of every block's length */
+enum { CHUNK = 256 }; /* a multiple of every block's length */
 
 /* Products of the rows of w, unpacked chunk by chunk. */
 static void matvec(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, int n_in,
@@ -58,8 +58,8 @@ static void matvec(float *y, const void *w, ptrdiff_t w_stride, const float *x, 
 }
 
 #define RKV_DTYPE(dt, id, len, bytes) \
-    void rkv_matvec_##dt##_ref(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, \
-                               int n_in) \
+    void rkv_matvec_##dt##_ref(float *y, const void *w, ptrdiff_t w_stride, const float *x, \
+                               int n_out, int n_in) \
     { \
         matvec(y, w, w_stride, x, n_out, n_in, rkv_unpack_##dt##_ref, RKV_DT_##dt); \
     }
