@@ -6,7 +6,8 @@
 
 jval rkv_j_missing(jmissing how, const jval *of, const char *s, size_t n)
 {
-    return (jval){.kind = J_UNDEFINED, .sub = (uint8_t)how, .of = of ? of->kind : J_ABSENT, .n = n, .s = s};
+    return (jval){
+        .kind = J_UNDEFINED, .sub = (uint8_t)how, .of = of ? of->kind : J_ABSENT, .n = n, .s = s};
 }
 
 static int is(const char *s, size_t n, const char *word)
@@ -14,14 +15,15 @@ static int is(const char *s, size_t n, const char *word)
     return n == strlen(word) && !memcmp(s, word, n);
 }
 
-/* ---- attributes ------------------------------------------------------------------------------------------ */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static rkv_status macro_attribute(jctx *c, const jnode *m, const char *s, size_t n, jval *out)
 {
     static const struct {
         const char *name;
         int use;
-    } row[] = {{"caller", USES_CALLER}, {"catch_kwargs", USES_KWARGS}, {"catch_varargs", USES_VARARGS}};
+    } row[] = {
+        {"caller", USES_CALLER}, {"catch_kwargs", USES_KWARGS}, {"catch_varargs", USES_VARARGS}};
     for (int i = 0; i < 3; i++)
         if (is(s, n, row[i].name))
             *out = rkv_j_bool(m->uses & row[i].use);
@@ -101,7 +103,7 @@ rkv_status rkv_j_attribute(jctx *c, const jval *obj, const char *s, size_t n, jv
     return RKV_OK;
 }
 
-/* ---- items ------------------------------------------------------------------------------------------------ */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 /* obj[i] of a sequence; *out stays as it is when there is none. */
 static rkv_status element(jctx *c, const jval *obj, int64_t i, jval *out)
@@ -185,7 +187,7 @@ rkv_status rkv_j_path(jctx *c, const jval *obj, const jval *path, const jval *df
     return RKV_OK;
 }
 
-/* ---- slices ------------------------------------------------------------------------------------------------ */
+/* ---- slices ---------------------------------------------------------------------------------- */
 
 static rkv_status bound_value(jctx *c, const jval *v, int64_t dflt, int64_t *out)
 {
@@ -193,7 +195,8 @@ static rkv_status bound_value(jctx *c, const jval *v, int64_t dflt, int64_t *out
     if (v->kind == J_NONE || v->kind == J_ABSENT)
         return RKV_OK;
     if (v->kind != J_INT && v->kind != J_BOOL)
-        return rkv_j_fail(c, RKV_E_FORMAT, "slice indices must be integers or None, not %s", rkv_j_type(v));
+        return rkv_j_fail(c, RKV_E_FORMAT, "slice indices must be integers or None, not %s",
+                          rkv_j_type(v));
     *out = v->i;
     return RKV_OK;
 }
@@ -223,7 +226,7 @@ rkv_status rkv_j_slice_indices(jctx *c, const jval bound[3], int64_t length, jra
 
 static rkv_status slice_string(jctx *c, const jval *v, const jrange *r, size_t n, jval *out)
 {
-    const size_t count = rkv_j_range_length(r);
+    const size_t count = (size_t)rkv_j_range_length(r);
     const jval text = *v;
     if (r->step == 1 || count <= 1) {
         const size_t from = rkv_j_offset(text.s, text.n, count ? (size_t)r->start : 0);
@@ -257,9 +260,11 @@ static rkv_status slice_range(jctx *c, const jrange *of, const jrange *r, jval *
         return c->status;
     /* Lengths are at most RKV_CHAT_MAX_RANGE, so that nothing below overflows. */
     const int64_t most = (INT64_C(1) << 60) / RKV_CHAT_MAX_RANGE;
-    if (of->step > most || of->step < -most || r->step > RKV_CHAT_MAX_RANGE || r->step < -RKV_CHAT_MAX_RANGE)
+    if (of->step > most || of->step < -most || r->step > RKV_CHAT_MAX_RANGE ||
+        r->step < -RKV_CHAT_MAX_RANGE)
         return RKV_J_LIMIT(c, RANGE);
-    *n = (jrange){of->start + r->start * of->step, of->start + r->stop * of->step, of->step * r->step};
+    *n = (jrange){of->start + r->start * of->step, of->start + r->stop * of->step,
+                  of->step * r->step};
     if (n->start > INT64_C(1) << 60 || n->start < -(INT64_C(1) << 60))
         return RKV_J_LIMIT(c, RANGE);
     *out = (jval){.kind = J_RANGE, .range = n};
@@ -272,7 +277,8 @@ rkv_status rkv_j_slice(jctx *c, const jval *obj, const jval bound[3], jval *out)
     jrange r;
     if (obj->kind == J_UNDEFINED)
         return rkv_j_undefined(c, obj);
-    if (obj->kind != J_STRING && obj->kind != J_LIST && obj->kind != J_TUPLE && obj->kind != J_RANGE)
+    if (obj->kind != J_STRING && obj->kind != J_LIST && obj->kind != J_TUPLE &&
+        obj->kind != J_RANGE)
         return rkv_j_fail(c, RKV_E_FORMAT, "'%s' object cannot be sliced", rkv_j_type(obj));
     RKV_TRY(rkv_j_len(c, obj, &n));
     RKV_TRY(rkv_j_slice_indices(c, bound, (int64_t)n, &r));
@@ -281,7 +287,7 @@ rkv_status rkv_j_slice(jctx *c, const jval *obj, const jval bound[3], jval *out)
     if (obj->kind == J_RANGE)
         return slice_range(c, obj->range, &r, out);
     jval l;
-    const size_t count = rkv_j_range_length(&r);
+    const size_t count = (size_t)rkv_j_range_length(&r);
     RKV_TRY(rkv_j_list(c, (jkind)obj->kind, count, &l));
     for (size_t k = 0; k < count; k++)
         RKV_TRY(rkv_j_append(c, l.list, &obj->list->v[r.start + (int64_t)k * r.step]));

@@ -22,7 +22,7 @@ static double as_float(const jval *v)
     return v->kind == J_FLOAT ? v->f : (double)v->i;
 }
 
-/* ---- integers -------------------------------------------------------------------------------------------- */
+/* ---- integers -------------------------------------------------------------------------------- */
 
 static int add_int(int64_t a, int64_t b, int64_t *out)
 {
@@ -34,7 +34,8 @@ static int add_int(int64_t a, int64_t b, int64_t *out)
 
 static int multiply_int(int64_t a, int64_t b, int64_t *out)
 {
-    const uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    const uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a,
+                   y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
     if (y && x > (uint64_t)INT64_MAX / y)
         return 0;
     *out = (a < 0) == (b < 0) ? (int64_t)(x * y) : -(int64_t)(x * y);
@@ -96,7 +97,7 @@ static rkv_status binary_int(jctx *c, jop op, int64_t a, int64_t b, jval *out)
     return RKV_OK;
 }
 
-/* ---- floats ---------------------------------------------------------------------------------------------- */
+/* ---- floats ---------------------------------------------------------------------------------- */
 
 static rkv_status power_float(jctx *c, double a, double b, jval *out)
 {
@@ -164,7 +165,8 @@ static rkv_status binary_number(jctx *c, jop op, const jval *a, const jval *b, j
         return binary_float(c, op, as_float(a), as_float(b), out);
     if (op != J_POW)
         return binary_int(c, op, a->i, b->i, out);
-    return b->i >= 0 ? power_int(c, a->i, b->i, out) : power_float(c, (double)a->i, (double)b->i, out);
+    return b->i >= 0 ? power_int(c, a->i, b->i, out)
+                     : power_float(c, (double)a->i, (double)b->i, out);
 }
 
 rkv_status rkv_j_negate(jctx *c, const jval *v, int negative, jval *out)
@@ -172,8 +174,8 @@ rkv_status rkv_j_negate(jctx *c, const jval *v, int negative, jval *out)
     if (v->kind == J_UNDEFINED)
         return rkv_j_undefined(c, v);
     if (!rkv_j_is_number(v))
-        return rkv_j_fail(c, RKV_E_FORMAT, "bad operand type for unary %c: '%s'", negative ? '-' : '+',
-                          rkv_j_type(v));
+        return rkv_j_fail(c, RKV_E_FORMAT, "bad operand type for unary %c: '%s'",
+                          negative ? '-' : '+', rkv_j_type(v));
     if (v->kind == J_FLOAT)
         *out = rkv_j_float(negative ? -v->f : v->f);
     else if (negative && v->i == INT64_MIN)
@@ -205,7 +207,7 @@ double rkv_j_round(double v, int digits)
     return strtod(buf, NULL);
 }
 
-/* ---- sequences ------------------------------------------------------------------------------------------- */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 static rkv_status add_lists(jctx *c, const jval *a, const jval *b, jval *out)
 {
@@ -244,11 +246,14 @@ rkv_status rkv_j_repeat(jctx *c, const jval *v, int64_t times, jval *out)
         char *p = rkv_j_alloc(c, n * (size_t)times);
         if (!p)
             return c->status;
-        RKV_TRY(rkv_j_step(c, (size_t)times + (n * (size_t)times >> 8)));
-        for (int64_t i = 0; i < times; i++)
-            memcpy(p + (size_t)i * n, v->s, n);
+        const size_t size = n * (size_t)times;
+        RKV_TRY(rkv_j_step(c, size >> 8));
+        if (size)
+            memcpy(p, v->s, n);
+        for (size_t done = n; done < size; done *= 2)
+            memcpy(p + done, p, done < size - done ? done : size - done);
         const uint8_t safe = v->safe;
-        *out = rkv_j_string(p, n * (size_t)times);
+        *out = rkv_j_string(p, size);
         out->safe = safe;
         return RKV_OK;
     }
@@ -283,6 +288,6 @@ rkv_status rkv_j_binary(jctx *c, jop op, const jval *a, const jval *b, jval *out
         return rkv_j_repeat(c, a, b->i, out);
     if (op == J_MUL && is_sequence(b) && (a->kind == J_INT || a->kind == J_BOOL))
         return rkv_j_repeat(c, b, a->i, out);
-    return rkv_j_fail(c, RKV_E_FORMAT, "unsupported operand type(s) for %s: '%s' and '%s'", sign[op],
-                      rkv_j_type(a), rkv_j_type(b));
+    return rkv_j_fail(c, RKV_E_FORMAT, "unsupported operand type(s) for %s: '%s' and '%s'",
+                      sign[op], rkv_j_type(a), rkv_j_type(b));
 }

@@ -42,7 +42,8 @@ typedef enum jnode_type {
     N_SET,              /* kid: target, value */
     N_SET_BLOCK,        /* kid: target, filters or NULL, body */
     N_WITH,             /* kid: target, value, ..., body */
-    N_MACRO,            /* name (NULL: a caller); kid: defaults (NULL: none) then body; names: parameters */
+    N_MACRO,            /* name (NULL: a caller); names: parameters; kid: their defaults (NULL:
+                         * none), body */
     N_CALL_BLOCK,       /* kid: call, macro */
     N_FILTER_BLOCK,     /* kid: filters, body */
     N_SCOPE,            /* kid[0]: body ({% generation %}) */
@@ -137,7 +138,7 @@ rkv_status rkv_j_parse_filters(jparser *p, jnode *base, int first, jnode **out);
 /* Checks of the whole tree that jinja2 does when it compiles; fills names of N_BLOCK. */
 rkv_status rkv_j_check(jctx *c, jnode *root);
 
-/* ---- scopes and evaluation ----------------------------------------------------------------------- */
+/* ---- scopes and evaluation ------------------------------------------------------------------- */
 
 typedef struct jbinding {
     const jname *name;
@@ -164,6 +165,9 @@ typedef struct jloop {
     jval last_changed;
 } jloop;
 
+/* chat.c: renders into c->out of a context that is zero but for e; what steps and memory hold
+ * beforehand counts against their limits. rkv_j_free_all afterwards, in any case. */
+rkv_status rkv_j_render(jctx *c, const char *text, size_t n, const cJSON *vars);
 /* chat_exec.c */
 rkv_status rkv_j_exec(jctx *c, const jnode *n);
 rkv_status rkv_j_push_scope(jctx *c, jscope *up, const jnode *body, jscope **out);

@@ -22,15 +22,17 @@ static const char llama2[] =
     "{% set ns.system = '' %}"
     "{% elif m.role == 'assistant' %}"
     "{{ ' ' + m.content | trim + ' ' + eos_token }}"
-    "{% else %}{{ raise_exception('llama2 knows the roles system, user and assistant') }}{% endif %}"
+    "{% else %}{{ raise_exception('llama2 knows the roles system, user and assistant') }}{% endif "
+    "%}"
     "{% endfor %}";
 
-static const char llama3[] =
-    "{{ bos_token }}"
-    "{% for m in messages %}"
-    "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content | trim + '<|eot_id|>' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
+static const char llama3[] = "{{ bos_token }}"
+                             "{% for m in messages %}"
+                             "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + "
+                             "m.content | trim + '<|eot_id|>' }}"
+                             "{% endfor %}"
+                             "{% if add_generation_prompt %}{{ "
+                             "'<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
 
 /* A system message goes into the next user message. */
 static const char mistral[] =
@@ -41,7 +43,8 @@ static const char mistral[] =
     "{% elif m.role == 'user' %}"
     "{{ '[INST] ' + ns.system + m.content + ' [/INST]' }}{% set ns.system = '' %}"
     "{% elif m.role == 'assistant' %}{{ ' ' + m.content + eos_token }}"
-    "{% else %}{{ raise_exception('mistral knows the roles system, user and assistant') }}{% endif %}"
+    "{% else %}{{ raise_exception('mistral knows the roles system, user and assistant') }}{% endif "
+    "%}"
     "{% endfor %}";
 
 /* The assistant is called model; there is no system role, so its text goes before the user's. */

@@ -7,7 +7,7 @@
 
 enum { MAX_PARAMS = 8 };
 
-/* ---- library functions ---------------------------------------------------------------------------------- */
+/* ---- library functions ----------------------------------------------------------------------- */
 
 const jdef *rkv_j_find_def(const jdef *table, const char *s, size_t n)
 {
@@ -26,7 +26,8 @@ static const jkeyword *find_keyword(const jargs *a, const char *s, size_t n)
 }
 
 /* Arranges the arguments in the order of the definition's parameters. */
-static rkv_status bind(jctx *c, const jdef *def, const char *what, const jargs *a, jval *v, int *count)
+static rkv_status bind(jctx *c, const jdef *def, const char *what, const jargs *a, jval *v,
+                       int *count)
 {
     int n = 0, used = 0;
     for (const char *p = def->params; *p; n++) {
@@ -37,8 +38,8 @@ static rkv_status bind(jctx *c, const jdef *def, const char *what, const jargs *
             return rkv_j_fail(c, RKV_E_FORMAT, "%s '%s' got two values for '%.*s'", what, def->name,
                               (int)len, p);
         if (n >= a->n && !kw && !optional)
-            return rkv_j_fail(c, RKV_E_FORMAT, "%s '%s' misses the argument '%.*s'", what, def->name,
-                              (int)len, p);
+            return rkv_j_fail(c, RKV_E_FORMAT, "%s '%s' misses the argument '%.*s'", what,
+                              def->name, (int)len, p);
         v[n] = n < a->n ? a->v[n] : kw ? kw->v : (jval){.kind = J_ABSENT};
         used += kw != NULL;
         p += len + (size_t)optional;
@@ -46,15 +47,15 @@ static rkv_status bind(jctx *c, const jdef *def, const char *what, const jargs *
     }
     *count = n;
     if (a->n > n)
-        return rkv_j_fail(c, RKV_E_FORMAT, "%s '%s' takes at most %d arguments, got %d", what, def->name, n,
-                          a->n);
-    return used < a->n_kw ? rkv_j_fail(c, RKV_E_FORMAT, "%s '%s' got an unknown keyword argument", what,
-                                       def->name)
+        return rkv_j_fail(c, RKV_E_FORMAT, "%s '%s' takes at most %d arguments, got %d", what,
+                          def->name, n, a->n);
+    return used < a->n_kw ? rkv_j_fail(c, RKV_E_FORMAT, "%s '%s' got an unknown keyword argument",
+                                       what, def->name)
                           : RKV_OK;
 }
 
-rkv_status rkv_j_call_def(jctx *c, const jdef *def, const char *what, const jval *self, const jargs *a,
-                          jval *out)
+rkv_status rkv_j_call_def(jctx *c, const jdef *def, const char *what, const jval *self,
+                          const jargs *a, jval *out)
 {
     jval v[MAX_PARAMS], text;
     jargs bound = {.v = v};
@@ -70,7 +71,7 @@ rkv_status rkv_j_call_def(jctx *c, const jdef *def, const char *what, const jval
     return def->fn(c, self, &bound, out);
 }
 
-/* ---- macros --------------------------------------------------------------------------------------------- */
+/* ---- macros ---------------------------------------------------------------------------------- */
 
 static int has_param(const jnode *m, const char *name)
 {
@@ -103,8 +104,8 @@ static rkv_status bind_rest(jctx *c, const jnode *m, const jargs *a, int takes_c
         if (taken)
             continue;
         if (!keeps)
-            return rkv_j_fail(c, RKV_E_FORMAT, "macro '%.60s' takes no keyword argument '%.*s'", name,
-                              kw->n > 60 ? 60 : (int)kw->n, kw->s);
+            return rkv_j_fail(c, RKV_E_FORMAT, "macro '%.60s' takes no keyword argument '%.*s'",
+                              name, kw->n > 60 ? 60 : (int)kw->n, kw->s);
         RKV_TRY(rkv_j_set_item(c, rest.dict, &key, &kw->v));
     }
     return keeps ? set_word(c, "kwargs", &rest) : RKV_OK;
@@ -199,7 +200,7 @@ rkv_status rkv_j_call(jctx *c, const jval *callee, const jargs *a, jval *out)
     }
 }
 
-/* ---- global functions ------------------------------------------------------------------------------------ */
+/* ---- global functions ------------------------------------------------------------------------ */
 
 static rkv_status g_range(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -240,8 +241,8 @@ static rkv_status add_pairs(jctx *c, jdict *d, const jval *v)
     for (size_t i = 0; i < l.list->n; i++) {
         RKV_TRY(rkv_j_to_list(c, &l.list->v[i], &pair));
         if (pair.list->n != 2)
-            return rkv_j_fail(c, RKV_E_FORMAT, "item %zu of a dict has length %zu, 2 is required", i,
-                              pair.list->n);
+            return rkv_j_fail(c, RKV_E_FORMAT, "item %zu of a dict has length %zu, 2 is required",
+                              i, pair.list->n);
         RKV_TRY(rkv_j_set_item(c, d, &pair.list->v[0], &pair.list->v[1]));
     }
     return RKV_OK;
@@ -322,16 +323,22 @@ static rkv_status g_strftime_now(jctx *c, const jval *self, const jargs *a, jval
     strcpy(format + a->v[0].n, "|");
     const size_t n = strftime(buf, sizeof buf, format, &tm);
     if (!n)
-        return rkv_j_fail(c, RKV_E_ARG, "strftime_now: the date is longer than %zu bytes", sizeof buf);
+        return rkv_j_fail(c, RKV_E_ARG, "strftime_now: the date is longer than %zu bytes",
+                          sizeof buf);
     return rkv_j_copy(c, buf, n - 1, out);
 }
 
 const jdef *rkv_j_global(const char *s, size_t n)
 {
     static const jdef table[] = {
-        {"namespace", g_namespace, "*", 0}, {"range", g_range, "1,2?,3?", 0}, {"dict", g_dict, "*", 0},
-        {"raise_exception", g_raise_exception, "message", 0},
-        {"strftime_now", g_strftime_now, "format", 0}, {"cycler", g_cycler, "*", 0},
-        {"joiner", g_joiner, "sep?", 0}, {"lipsum", NULL, "*", 0}, {NULL, NULL, NULL, 0}};
+    {"namespace", g_namespace, "*", 0},
+    {"range", g_range, "1,2?,3?", 0},
+    {"dict", g_dict, "*", 0},
+    {"raise_exception", g_raise_exception, "message", 0},
+    {"strftime_now", g_strftime_now, "format", 0},
+    {"cycler", g_cycler, "*", 0},
+    {"joiner", g_joiner, "sep?", 0},
+    {"lipsum", NULL, "*", 0},
+    {NULL, NULL, NULL, 0}};
     return rkv_j_find_def(table, s, n);
 }

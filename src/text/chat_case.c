@@ -4,8 +4,8 @@
 
 #include <utf8proc.h>
 
-/* Code points whose upper or title case is more than one code point, which utf8proc's simple mappings
- * do not give. Source: the unconditional mappings of Unicode's SpecialCasing.txt. */
+/* Code points whose upper or title case is more than one code point, which utf8proc's simple
+ * mappings do not give. Source: the unconditional mappings of Unicode's SpecialCasing.txt. */
 static const struct {
     uint16_t cp, upper[3], title[3];
 } special[] = {
@@ -98,8 +98,9 @@ int rkv_j_is_cased(uint32_t cp)
 /* Unicode's Case_Ignorable. */
 static int is_ignorable(uint32_t cp)
 {
-    static const uint16_t mark[] = {0x27, 0x2e, 0x3a, 0xb7, 0x387, 0x55f, 0x5f4, 0x2018, 0x2019, 0x2024,
-                                    0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
+    static const uint16_t mark[] = {0x27,   0x2e,   0x3a,   0xb7,   0x387,  0x55f,
+                                    0x5f4,  0x2018, 0x2019, 0x2024, 0x2027, 0xfe13,
+                                    0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
     for (size_t i = 0; i < sizeof mark / sizeof *mark; i++)
         if (mark[i] == cp)
             return 1;

@@ -1,10 +1,10 @@
-/* What jinja2 decides when it compiles a template: unknown filters and tests, and which variables of a
- * scope are unset on entry.
+/* What jinja2 decides when it compiles a template: unknown filters and tests, and which variables
+ * of a scope are unset on entry.
  *
- * jinja2 gives each scope (template, loop body, macro, ...) local variables. A name that a scope sets
- * before it reads it, outside of any if, starts as undefined there; inner scopes that run earlier see
- * it undefined, even when the caller passed a variable of that name. All other names start with what
- * is outside. (jinja2's idtracking.py.) */
+ * jinja2 gives each scope (template, loop body, macro, ...) local variables. A name that a scope
+ * sets before it reads it, outside of any if, starts as undefined there; inner scopes that run
+ * earlier see it undefined, even when the caller passed a variable of that name. All other names
+ * start with what is outside. (jinja2's idtracking.py.) */
 #include "config.h"
 #include "text/chat_ast.h"
 
@@ -22,26 +22,26 @@ typedef struct frame {
     size_t n, cap;
 } frame;
 
-static int knows(const frame *f, const jname *name)
-{
-    for (size_t i = 0; i < f->n; i++)
-        if (f->v[i].name == name)
-            return 1;
-    return 0;
-}
+enum { HERE = 1, OUTSIDE = 2 };
 
-static int outside_knows(const frame *f, const jname *name)
+/* Where a name is known: in this scope, or else in one around it. */
+static rkv_status look(const frame *f, const jname *name, int *where)
 {
-    for (f = f->up; f; f = f->up)
-        if (knows(f, name))
-            return 1;
-    return 0;
+    *where = HERE;
+    for (const frame *at = f; at; at = at->up) {
+        RKV_TRY(rkv_j_step(f->c, 1 + (at->n >> 4)));
+        for (size_t i = 0; i < at->n; i++)
+            if (at->v[i].name == name)
+                return RKV_OK;
+        *where = OUTSIDE;
+    }
+    *where = 0;
+    return RKV_OK;
 }
 
 static rkv_status add(frame *f, const jname *name, int unset)
 {
     jctx *c = f->c;
-    RKV_TRY(rkv_j_step(c, 1 + (f->n >> 2)));
     if (f->n == f->cap) {
         const size_t cap = f->cap * 2 + 8;
         entry *v = rkv_j_alloc(c, cap * sizeof *v);
@@ -58,18 +58,20 @@ static rkv_status add(frame *f, const jname *name, int unset)
 
 static rkv_status load(frame *f, const jname *name)
 {
-    RKV_TRY(rkv_j_step(f->c, 1 + (f->n >> 2)));
-    return knows(f, name) || outside_knows(f, name) ? RKV_OK : add(f, name, 0);
+    int where;
+    RKV_TRY(look(f, name, &where));
+    return where ? RKV_OK : add(f, name, 0);
 }
 
 /* conditional: inside of an if. */
 static rkv_status store(frame *f, const jname *name, int conditional)
 {
-    RKV_TRY(rkv_j_step(f->c, 1 + (f->n >> 2)));
-    return knows(f, name) ? RKV_OK : add(f, name, !conditional && !outside_knows(f, name));
+    int where;
+    RKV_TRY(look(f, name, &where));
+    return where == HERE ? RKV_OK : add(f, name, !conditional && !where);
 }
 
-/* ---- the names of one scope, in the order of the text -------------------------------------------------- */
+/* ---- the names of one scope, in the order of the text ---------------------------------------- */
 
 typedef rkv_status on_node(frame *f, const jnode *n, int flag);
 
@@ -150,7 +152,7 @@ static rkv_status names_of(frame *f, const jnode *n, int conditional)
     }
 }
 
-/* ---- the whole tree ------------------------------------------------------------------------------------ */
+/* ---- the whole tree -------------------------------------------------------------------------- */
 
 static rkv_status check_node(frame *f, const jnode *n, int soft)
 {

@@ -169,7 +169,7 @@ static rkv_status eval_slice(jctx *c, const jnode *n, jval *out)
     return rkv_j_slice(c, &v, bound, out);
 }
 
-/* ---- calls -------------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static rkv_status add_keyword(jctx *c, jargs *a, const char *s, size_t n, const jval *v)
 {
@@ -184,7 +184,8 @@ static rkv_status add_keyword(jctx *c, jargs *a, const char *s, size_t n, const 
 static rkv_status add_star_star(jctx *c, jargs *a, const jval *v)
 {
     if (v->kind != J_DICT)
-        return rkv_j_fail(c, RKV_E_FORMAT, "argument after ** must be a mapping, not %s", rkv_j_type(v));
+        return rkv_j_fail(c, RKV_E_FORMAT, "argument after ** must be a mapping, not %s",
+                          rkv_j_type(v));
     RKV_TRY(rkv_j_step(c, v->dict->n * v->dict->n));
     for (size_t i = 0; i < v->dict->n; i++) {
         const jval *key = &v->dict->v[i].key;
@@ -212,7 +213,8 @@ rkv_status rkv_j_eval_args(jctx *c, const jcallargs *a, const jkeyword *extra, j
     }
     if (a->star_star)
         RKV_TRY(rkv_j_eval(c, a->star_star, &star_star));
-    const size_t n_kw = (size_t)a->n_kw + !!extra + (star_star.kind == J_DICT ? star_star.dict->n : 0);
+    const size_t n_kw =
+        (size_t)a->n_kw + !!extra + (star_star.kind == J_DICT ? star_star.dict->n : 0);
     if (!(out->kw = rkv_j_alloc(c, n_kw * sizeof *out->kw)))
         return c->status;
     for (int i = 0; i < a->n_kw; i++) {
@@ -258,12 +260,13 @@ static rkv_status eval_filter(jctx *c, const jnode *n, jval *out)
 rkv_status rkv_j_eval(jctx *c, const jnode *n, jval *out)
 {
     static rkv_status (*const table[])(jctx *, const jnode *, jval *) = {
-        [N_CONST] = eval_const, [N_NAME] = eval_name, [N_TUPLE] = eval_items, [N_LIST] = eval_items,
-        [N_DICT] = eval_dict, [N_MATH] = eval_math, [N_CONCAT] = eval_concat, [N_AND] = eval_logic,
-        [N_OR] = eval_logic, [N_NOT] = eval_not, [N_NEGATIVE] = eval_sign, [N_POSITIVE] = eval_sign,
+        [N_CONST] = eval_const,     [N_NAME] = eval_name,           [N_TUPLE] = eval_items,
+        [N_LIST] = eval_items,      [N_DICT] = eval_dict,           [N_MATH] = eval_math,
+        [N_CONCAT] = eval_concat,   [N_AND] = eval_logic,           [N_OR] = eval_logic,
+        [N_NOT] = eval_not,         [N_NEGATIVE] = eval_sign,       [N_POSITIVE] = eval_sign,
         [N_COMPARE] = eval_compare, [N_CONDITION] = eval_condition, [N_ATTRIBUTE] = eval_attribute,
-        [N_ITEM] = eval_item, [N_SLICE] = eval_slice, [N_CALL] = eval_call, [N_FILTER] = eval_filter,
-        [N_TEST] = eval_filter};
+        [N_ITEM] = eval_item,       [N_SLICE] = eval_slice,         [N_CALL] = eval_call,
+        [N_FILTER] = eval_filter,   [N_TEST] = eval_filter};
     if (++c->depth > RKV_CHAT_MAX_DEPTH)
         return RKV_J_LIMIT(c, DEPTH);
     c->line = n->line;

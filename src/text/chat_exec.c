@@ -6,7 +6,7 @@
 
 enum { GO_ON, BREAK, CONTINUE };        /* jctx.flow */
 
-/* ---- scopes and assignment ------------------------------------------------------------------------------ */
+/* ---- scopes and assignment ------------------------------------------------------------------- */
 
 static rkv_status enter_scope(jctx *c, jscope *s, const jnode *body)
 {
@@ -82,12 +82,13 @@ static rkv_status assign(jctx *c, const jnode *target, const jval *v)
     const jnode name = {.type = N_NAME, .line = target->line, .name = target->name};
     RKV_TRY(rkv_j_eval(c, &name, &space));
     if (space.kind != J_NAMESPACE)
-        return rkv_j_fail(c, RKV_E_FORMAT, "cannot assign attribute on non-namespace object '%.60s'",
+        return rkv_j_fail(c, RKV_E_FORMAT,
+                          "cannot assign attribute on non-namespace object '%.60s'",
                           target->name->s);
     return rkv_j_set_item(c, space.dict, &target->val, v);
 }
 
-/* ---- for -------------------------------------------------------------------------------------------------- */
+/* ---- for ------------------------------------------------------------------------------------- */
 
 /* The state of {% for ... if test %}, in the iterator's extra.p. */
 typedef struct filtered {
@@ -178,9 +179,10 @@ static rkv_status exec_for(jctx *c, const jnode *n)
     return RKV_OK;
 }
 
-/* ---- blocks that capture their output ------------------------------------------------------------------ */
+/* ---- blocks that capture their output -------------------------------------------------------- */
 
-/* The text of a body in a scope of its own, through filters; *done = 0 when a break or continue left it. */
+/* The text of a body in a scope of its own, through filters; *done = 0 when a break or continue
+ * left it. */
 static rkv_status capture(jctx *c, const jnode *body, const jnode *filters, jval *out, int *done)
 {
     jscope *outer = c->scope, *s;
@@ -216,7 +218,8 @@ static rkv_status exec_set_block(jctx *c, const jnode *n)
 static rkv_status put_block(jctx *c, const jval *v, const char *what)
 {
     if (v->kind != J_STRING)
-        return rkv_j_fail(c, RKV_E_FORMAT, "the %s block gives %s instead of str", what, rkv_j_type(v));
+        return rkv_j_fail(c, RKV_E_FORMAT, "the %s block gives %s instead of str", what,
+                          rkv_j_type(v));
     return rkv_j_put(c, v->s, v->n);
 }
 
@@ -228,7 +231,7 @@ static rkv_status exec_filter_block(jctx *c, const jnode *n)
     return done ? put_block(c, &v, "filter") : RKV_OK;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 static rkv_status exec_block(jctx *c, const jnode *n)
 {
@@ -334,12 +337,21 @@ static rkv_status exec_break(jctx *c, const jnode *n)
 
 rkv_status rkv_j_exec(jctx *c, const jnode *n)
 {
-    static rkv_status (*const table[])(jctx *, const jnode *) = {
-        [N_BLOCK] = exec_block, [N_TEXT] = exec_text, [N_PRINT] = exec_print, [N_IF] = exec_if,
-        [N_FOR] = exec_for, [N_SET] = exec_set, [N_SET_BLOCK] = exec_set_block, [N_WITH] = exec_with,
-        [N_MACRO] = exec_macro, [N_CALL_BLOCK] = exec_call_block,
-        [N_FILTER_BLOCK] = exec_filter_block, [N_SCOPE] = exec_scope, [N_BREAK] = exec_break,
-        [N_CONTINUE] = exec_break};
+    static rkv_status (*const table[])(jctx *,
+                                       const jnode *) = {[N_BLOCK] = exec_block,
+                                                         [N_TEXT] = exec_text,
+                                                         [N_PRINT] = exec_print,
+                                                         [N_IF] = exec_if,
+                                                         [N_FOR] = exec_for,
+                                                         [N_SET] = exec_set,
+                                                         [N_SET_BLOCK] = exec_set_block,
+                                                         [N_WITH] = exec_with,
+                                                         [N_MACRO] = exec_macro,
+                                                         [N_CALL_BLOCK] = exec_call_block,
+                                                         [N_FILTER_BLOCK] = exec_filter_block,
+                                                         [N_SCOPE] = exec_scope,
+                                                         [N_BREAK] = exec_break,
+                                                         [N_CONTINUE] = exec_break};
     if (++c->depth > RKV_CHAT_MAX_DEPTH)
         return RKV_J_LIMIT(c, DEPTH);
     c->line = n->line;

@@ -1,10 +1,11 @@
-/* Parsing of expressions: precedence as in jinja2, chains kept flat so that the tree stays shallow. */
+/* Parsing of expressions: precedence as in jinja2, chains kept flat so that the tree stays shallow.
+ */
 #include "config.h"
 #include "text/chat_ast.h"
 
 #include <string.h>
 
-/* ---- primary expressions ---------------------------------------------------------------------------- */
+/* ---- primary expressions --------------------------------------------------------------------- */
 
 static rkv_status constant(jparser *p, int line, jval v, jnode **out)
 {
@@ -105,7 +106,7 @@ rkv_status rkv_j_parse_primary(jparser *p, jnode **out)
     }
 }
 
-/* ---- calls, subscripts, filters, tests ---------------------------------------------------------------- */
+/* ---- calls, subscripts, filters, tests ------------------------------------------------------- */
 
 static rkv_status add_keyword(jparser *p, jcallargs *a, jnodes *values)
 {
@@ -339,7 +340,8 @@ static rkv_status parse_test(jparser *p, jnode *value, jnode **out)
                          t->type == '[' || t->type == '{';
     if (t->type == '(')
         RKV_TRY(parse_arguments(p, *out));
-    else if (argument && !rkv_j_is_word(t, "else") && !rkv_j_is_word(t, "or") && !rkv_j_is_word(t, "and"))
+    else if (argument && !rkv_j_is_word(t, "else") && !rkv_j_is_word(t, "or") &&
+             !rkv_j_is_word(t, "and"))
         RKV_TRY(parse_test_argument(p, *out));
     else
         RKV_TRY(no_arguments(p, *out));
@@ -371,7 +373,7 @@ static rkv_status parse_unary(jparser *p, jnode **out)
     return RKV_OK;
 }
 
-/* ---- operators ----------------------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 typedef struct level level;
 typedef int operator_at(jparser *p, const level *l);    /* its jop, or -1; moves past it */

@@ -13,35 +13,7 @@ static int given(const jval *v)
     return v->kind != J_ABSENT && v->kind != J_NONE;
 }
 
-/* ---- text ---------------------------------------------------------------------------------------------------- */
-
-static rkv_status f_trim(jctx *c, const jval *self, const jargs *a, jval *out)
-{
-    const jval *chars = given(&a->v[0]) ? &a->v[0] : NULL;
-    if (chars)
-        RKV_TRY(rkv_j_want_string(c, chars));
-    RKV_TRY(rkv_j_step(c, chars ? self->n * (chars->n + 1) >> 6 : 0));
-    *out = rkv_j_strip(self, chars, 3);
-    return RKV_OK;
-}
-
-static rkv_status f_upper(jctx *c, const jval *self, const jargs *a, jval *out)
-{
-    (void)a;
-    return rkv_j_case(c, self, J_UPPER, out);
-}
-
-static rkv_status f_lower(jctx *c, const jval *self, const jargs *a, jval *out)
-{
-    (void)a;
-    return rkv_j_case(c, self, J_LOWER, out);
-}
-
-static rkv_status f_capitalize(jctx *c, const jval *self, const jargs *a, jval *out)
-{
-    (void)a;
-    return rkv_j_case(c, self, J_CAPITALIZE, out);
-}
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* Words start after whitespace and - ( { [ <, not after other punctuation as with str.title(). */
 static rkv_status f_title(jctx *c, const jval *self, const jargs *a, jval *out)
@@ -119,7 +91,7 @@ static rkv_status f_center(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     jval v[2] = {a->v[0].kind == J_ABSENT ? rkv_j_int(80) : a->v[0], {.kind = J_ABSENT}};
     const jargs pad = {.v = v, .n = 2};
-    return rkv_j_find_def(rkv_j_string_methods, "center", 6)->fn(c, self, &pad, out);
+    return rkv_j_str_center(c, self, &pad, out);
 }
 
 static rkv_status f_truncate(jctx *c, const jval *self, const jargs *a, jval *out)
@@ -257,7 +229,7 @@ static rkv_status f_format(jctx *c, const jval *self, const jargs *a, jval *out)
     return rkv_j_percent(c, self, &values, out);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* int(f); 0 when Python refuses the value, -1 when it is beyond 64 bits. */
 static int whole(double f, int64_t *i)
@@ -388,7 +360,7 @@ static rkv_status f_round(jctx *c, const jval *self, const jargs *a, jval *out)
     return RKV_OK;
 }
 
-/* ---- any value ------------------------------------------------------------------------------------------------ */
+/* ---- any value ------------------------------------------------------------------------------- */
 
 static rkv_status f_default(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -420,7 +392,8 @@ static rkv_status f_attr(jctx *c, const jval *self, const jargs *a, jval *out)
 static rkv_status f_tojson(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     const jval *indent = &a->v[1];
-    jval by = rkv_j_literal(""), item = rkv_j_literal(given(indent) ? "," : ", "), key = rkv_j_literal(": ");
+    jval by = rkv_j_literal(""), item = rkv_j_literal(given(indent) ? "," : ", "),
+         key = rkv_j_literal(": ");
     const jval space = rkv_j_literal(" ");
     int flags = a->v[0].kind != J_ABSENT && rkv_j_truth(&a->v[0]) ? J_JSON_ASCII : 0;
     int64_t width = 0;
@@ -433,7 +406,8 @@ static rkv_status f_tojson(jctx *c, const jval *self, const jargs *a, jval *out)
     if (given(&a->v[2])) {
         jval pair;
         RKV_TRY(rkv_j_to_list(c, &a->v[2], &pair));
-        if (pair.list->n != 2 || pair.list->v[0].kind != J_STRING || pair.list->v[1].kind != J_STRING)
+        if (pair.list->n != 2 || pair.list->v[0].kind != J_STRING ||
+            pair.list->v[1].kind != J_STRING)
             return rkv_j_fail(c, RKV_E_FORMAT, "tojson: separators must be two strings");
         item = pair.list->v[0];
         key = pair.list->v[1];
@@ -446,17 +420,38 @@ static rkv_status f_tojson(jctx *c, const jval *self, const jargs *a, jval *out)
 }
 
 const jdef rkv_j_text_filters[] = {
-    {"trim", f_trim, "chars?", 1}, {"tojson", f_tojson, "ensure_ascii?,indent?,separators?,sort_keys?", 0},
-    {"length", f_length, "", 0}, {"count", f_length, "", 0},
-    {"default", f_default, "default_value?,boolean?", 0}, {"d", f_default, "default_value?,boolean?", 0},
-    {"upper", f_upper, "", 1}, {"lower", f_lower, "", 1}, {"capitalize", f_capitalize, "", 1},
-    {"title", f_title, "", 1}, {"replace", f_replace, "old,new,count?", 1},
-    {"indent", f_indent, "width?,first?,blank?", 0}, {"center", f_center, "width?", 1},
-    {"truncate", f_truncate, "length?,killwords?,end?,leeway?", 0}, {"wordcount", f_wordcount, "", 1},
-    {"urlencode", f_urlencode, "", 0}, {"string", f_string, "", 1}, {"safe", f_safe, "", 1},
-    {"escape", f_escape, "", 0}, {"e", f_escape, "", 0}, {"forceescape", f_forceescape, "", 1},
-    {"format", f_format, "*", 1}, {"int", f_int, "default?,base?", 0}, {"float", f_float, "default?", 0},
-    {"abs", f_abs, "", 0}, {"round", f_round, "precision?,method?", 0}, {"attr", f_attr, "name", 0},
-    {"filesizeformat", NULL, "*", 0}, {"pprint", NULL, "*", 0}, {"random", NULL, "*", 0},
-    {"striptags", NULL, "*", 0}, {"urlize", NULL, "*", 0}, {"wordwrap", NULL, "*", 0},
-    {"xmlattr", NULL, "*", 0}, {NULL, NULL, NULL, 0}};
+    {"trim", rkv_j_str_strip, "chars?", 1},
+    {"tojson", f_tojson, "ensure_ascii?,indent?,separators?,sort_keys?", 0},
+    {"length", f_length, "", 0},
+    {"count", f_length, "", 0},
+    {"default", f_default, "default_value?,boolean?", 0},
+    {"d", f_default, "default_value?,boolean?", 0},
+    {"upper", rkv_j_str_upper, "", 1},
+    {"lower", rkv_j_str_lower, "", 1},
+    {"capitalize", rkv_j_str_capitalize, "", 1},
+    {"title", f_title, "", 1},
+    {"replace", f_replace, "old,new,count?", 1},
+    {"indent", f_indent, "width?,first?,blank?", 0},
+    {"center", f_center, "width?", 1},
+    {"truncate", f_truncate, "length?,killwords?,end?,leeway?", 0},
+    {"wordcount", f_wordcount, "", 1},
+    {"urlencode", f_urlencode, "", 0},
+    {"string", f_string, "", 1},
+    {"safe", f_safe, "", 1},
+    {"escape", f_escape, "", 0},
+    {"e", f_escape, "", 0},
+    {"forceescape", f_forceescape, "", 1},
+    {"format", f_format, "*", 1},
+    {"int", f_int, "default?,base?", 0},
+    {"float", f_float, "default?", 0},
+    {"abs", f_abs, "", 0},
+    {"round", f_round, "precision?,method?", 0},
+    {"attr", f_attr, "name", 0},
+    {"filesizeformat", NULL, "*", 0},
+    {"pprint", NULL, "*", 0},
+    {"random", NULL, "*", 0},
+    {"striptags", NULL, "*", 0},
+    {"urlize", NULL, "*", 0},
+    {"wordwrap", NULL, "*", 0},
+    {"xmlattr", NULL, "*", 0},
+    {NULL, NULL, NULL, 0}};

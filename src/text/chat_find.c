@@ -7,13 +7,19 @@
 #include <utf8proc.h>
 
 /* The stretch of self that the optional arguments start and end (1 and 2) leave; *first is its
- * position in code points. 0: start lies behind the end. */
-static rkv_status stretch(jctx *c, const jval *self, const jargs *a, jval *out, int64_t *first, int *valid)
+ * position in code points; *valid = 0 when start lies behind the end. */
+static rkv_status stretch(jctx *c, const jval *self, const jargs *a, jval *out, int64_t *first,
+                          int *valid)
 {
+    *out = *self;
+    *first = 0;
+    *valid = 1;
+    if (a->v[1].kind == J_ABSENT && a->v[2].kind == J_ABSENT)
+        return rkv_j_step(c, self->n >> 8);
     const jval bound[3] = {a->v[1], a->v[2], rkv_j_none()};
     const int64_t length = (int64_t)rkv_j_length(self->s, self->n);
     jrange r;
-    RKV_TRY(rkv_j_step(c, self->n >> 6));
+    RKV_TRY(rkv_j_step(c, self->n >> 4));
     RKV_TRY(rkv_j_slice_indices(c, bound, length, &r));
     /* Where slices clip to the end, searches notice. */
     *valid = !(bound[0].kind == J_INT && bound[0].i > length) && r.start <= r.stop;
@@ -121,7 +127,7 @@ static rkv_status s_endswith(jctx *c, const jval *self, const jargs *a, jval *ou
     return affix(c, self, a, 1, out);
 }
 
-/* ---- isalpha and so on -------------------------------------------------------------------------------------------- */
+/* ---- isalpha and so on ----------------------------------------------------------------------- */
 
 typedef int property(uint32_t cp);
 
@@ -189,7 +195,7 @@ ALL(s_isspace, rkv_j_is_space, 0)
 ALL(s_isascii, is_ascii, 1)
 ALL(s_isprintable, rkv_j_is_printable, 1)
 
-int rkv_j_all_case(const jval *s, int upper)
+static int all_case(const jval *s, int upper)
 {
     uint32_t cp;
     int cased = 0;
@@ -204,17 +210,17 @@ int rkv_j_all_case(const jval *s, int upper)
     return cased;
 }
 
-static rkv_status s_isupper(jctx *c, const jval *self, const jargs *a, jval *out)
+rkv_status rkv_j_str_isupper(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     (void)a;
-    *out = rkv_j_bool(rkv_j_all_case(self, 1));
+    *out = rkv_j_bool(all_case(self, 1));
     return rkv_j_step(c, self->n >> 3);
 }
 
-static rkv_status s_islower(jctx *c, const jval *self, const jargs *a, jval *out)
+rkv_status rkv_j_str_islower(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     (void)a;
-    *out = rkv_j_bool(rkv_j_all_case(self, 0));
+    *out = rkv_j_bool(all_case(self, 0));
     return rkv_j_step(c, self->n >> 3);
 }
 
@@ -234,12 +240,23 @@ static rkv_status s_istitle(jctx *c, const jval *self, const jargs *a, jval *out
     return rkv_j_step(c, self->n >> 3);
 }
 
-const jdef rkv_j_find_methods[] = {
-    {"startswith", s_startswith, "1,2?,3?", 0}, {"endswith", s_endswith, "1,2?,3?", 0},
-    {"find", s_find, "1,2?,3?", 0}, {"rfind", s_rfind, "1,2?,3?", 0}, {"index", s_index, "1,2?,3?", 0},
-    {"rindex", s_rindex, "1,2?,3?", 0}, {"count", s_count, "1,2?,3?", 0},
-    {"isalpha", s_isalpha, "", 0}, {"isalnum", s_isalnum, "", 0}, {"isdecimal", s_isdecimal, "", 0},
-    {"isdigit", s_isdigit, "", 0}, {"isnumeric", s_isnumeric, "", 0}, {"isspace", s_isspace, "", 0},
-    {"isascii", s_isascii, "", 0}, {"isprintable", s_isprintable, "", 0}, {"isupper", s_isupper, "", 0},
-    {"islower", s_islower, "", 0}, {"istitle", s_istitle, "", 0}, {"isidentifier", NULL, "*", 0},
-    {NULL, NULL, NULL, 0}};
+const jdef rkv_j_find_methods[] = {{"startswith", s_startswith, "1,2?,3?", 0},
+                                   {"endswith", s_endswith, "1,2?,3?", 0},
+                                   {"find", s_find, "1,2?,3?", 0},
+                                   {"rfind", s_rfind, "1,2?,3?", 0},
+                                   {"index", s_index, "1,2?,3?", 0},
+                                   {"rindex", s_rindex, "1,2?,3?", 0},
+                                   {"count", s_count, "1,2?,3?", 0},
+                                   {"isalpha", s_isalpha, "", 0},
+                                   {"isalnum", s_isalnum, "", 0},
+                                   {"isdecimal", s_isdecimal, "", 0},
+                                   {"isdigit", s_isdigit, "", 0},
+                                   {"isnumeric", s_isnumeric, "", 0},
+                                   {"isspace", s_isspace, "", 0},
+                                   {"isascii", s_isascii, "", 0},
+                                   {"isprintable", s_isprintable, "", 0},
+                                   {"isupper", rkv_j_str_isupper, "", 0},
+                                   {"islower", rkv_j_str_islower, "", 0},
+                                   {"istitle", s_istitle, "", 0},
+                                   {"isidentifier", NULL, "*", 0},
+                                   {NULL, NULL, NULL, 0}};

@@ -26,7 +26,7 @@ static rkv_status bad(jctx *c, const char *what)
     return rkv_j_fail(c, RKV_E_FORMAT, "%s", what);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* prefix (sign and base) and body, filled up to the width. */
 static rkv_status put_padded(jctx *c, const spec *f, const char *prefix, const char *body, size_t n,
@@ -72,8 +72,8 @@ static const char *sign_of(const spec *f, int negative)
     return negative ? "-" : f->sign == '+' ? "+" : f->sign == ' ' ? " " : "";
 }
 
-static rkv_status put_number(jctx *c, const spec *f, const char *sign, const char *base, const char *digits,
-                             size_t every)
+static rkv_status put_number(jctx *c, const spec *f, const char *sign, const char *base,
+                             const char *digits, size_t every)
 {
     char prefix[8], body[2048];
     snprintf(prefix, sizeof prefix, "%s%s", sign, base);
@@ -111,8 +111,9 @@ static rkv_status put_int(jctx *c, const spec *f, int64_t v)
 /* A float's digits as type e, f or g write them; type 0 is g with a point. */
 static void float_digits(const spec *f, double v, char *buf, size_t size)
 {
-    static const char *const format[2][6] = {{"%.*e", "%.*f", "%.*g", "%.*E", "%.*F", "%.*G"},
-                                             {"%#.*e", "%#.*f", "%#.*g", "%#.*E", "%#.*F", "%#.*G"}};
+    static const char *const format[2][6] = {
+        {"%.*e", "%.*f", "%.*g", "%.*E", "%.*F", "%.*G"},
+        {"%#.*e", "%#.*f", "%#.*g", "%#.*E", "%#.*F", "%#.*G"}};
     static const char letters[] = "efgEFG";
     int precision = f->precision < 0 ? 6 : (int)f->precision;
     const char type = f->type == '%' ? 'f' : f->type == 'n' || !f->type ? 'g' : f->type;
@@ -154,7 +155,7 @@ static rkv_status put_float(jctx *c, const spec *f, double v)
     return put_number(c, f, sign_of(f, signbit(v) && !isnan(v)), "", buf, 3);
 }
 
-/* ---- % ------------------------------------------------------------------------------------------------------------ */
+/* ---- % --------------------------------------------------------------------------------------- */
 
 typedef struct percent {
     jctx *c;
@@ -282,7 +283,8 @@ static rkv_status put_percent(percent *p, spec *f, const jval *v)
         return put_percent_text(p, f, v);
     if (f->type == 'c')
         return put_percent_char(p, f, v);
-    const int is_int = strchr("diuoxX", f->type) != NULL, truncates = strchr("diu", f->type) != NULL;
+    const int is_int = strchr("diuoxX", f->type) != NULL,
+              truncates = strchr("diu", f->type) != NULL;
     if (v->kind == J_UNDEFINED)
         return rkv_j_undefined(c, v);
     if (!rkv_j_is_number(v) || (is_int && !truncates && v->kind == J_FLOAT))
@@ -291,8 +293,8 @@ static rkv_status put_percent(percent *p, spec *f, const jval *v)
     if (!is_int)
         return put_float(c, f, v->kind == J_FLOAT ? v->f : (double)v->i);
     if (v->kind == J_FLOAT && !(fabs(v->f) < 0x1p63))
-        return rkv_j_fail(c, isfinite(v->f) ? RKV_E_ARG : RKV_E_FORMAT, "cannot convert the float %g to an integer",
-                          v->f);
+        return rkv_j_fail(c, isfinite(v->f) ? RKV_E_ARG : RKV_E_FORMAT,
+                          "cannot convert the float %g to an integer", v->f);
     f->type = truncates ? 'd' : f->type;
     return put_int(c, f, v->kind == J_FLOAT ? (int64_t)v->f : v->i);
 }
@@ -327,7 +329,8 @@ rkv_status rkv_j_percent(jctx *c, const jval *text, const jval *values, jval *ou
             RKV_TRY(put_directive(&p, &s, end));
     }
     /* What could be a mapping may be left over. */
-    const int kind = values->kind, mapping = kind == J_DICT || kind == J_LIST || kind == J_RANGE || kind == J_UNDEFINED;
+    const int kind = values->kind,
+              mapping = kind == J_DICT || kind == J_LIST || kind == J_RANGE || kind == J_UNDEFINED;
     if (!mapping && p.used < (kind == J_TUPLE ? values->list->n : 1))
         return bad(c, "not all arguments converted during string formatting");
     RKV_TRY(rkv_j_take(c, mark, out));
@@ -335,7 +338,7 @@ rkv_status rkv_j_percent(jctx *c, const jval *text, const jval *values, jval *ou
     return RKV_OK;
 }
 
-/* ---- str.format ------------------------------------------------------------------------------------------------------ */
+/* ---- str.format ------------------------------------------------------------------------------ */
 
 typedef struct formatter {
     jctx *c;
@@ -430,7 +433,8 @@ static rkv_status put_formatted(formatter *x, const jval *v, const char *s, size
     if (rkv_j_is_number(v))
         return put_formatted_number(c, &f, v);
     if (v->kind != J_STRING)
-        return rkv_j_fail(c, RKV_E_FORMAT, "unsupported format string passed to %s.__format__", rkv_j_type(v));
+        return rkv_j_fail(c, RKV_E_FORMAT, "unsupported format string passed to %s.__format__",
+                          rkv_j_type(v));
     if ((f.type && f.type != 's') || f.align == '=' || f.sign || f.alternate || f.group)
         return bad(c, "this format specifier is not allowed for a string");
     if (f.zero && !f.n_fill) {
@@ -441,18 +445,26 @@ static rkv_status put_formatted(formatter *x, const jval *v, const char *s, size
     return put_text(c, &f, v, '<');
 }
 
-static rkv_status field_start(formatter *x, const char *s, size_t n, jval *out)
+/* The argument that the first part of a field names. Only a field that is all digits counts as
+ * numbered by hand, only an empty one is numbered automatically (string.Formatter, which jinja2
+ * uses). */
+static rkv_status field_start(formatter *x, const char *s, size_t n, int whole, jval *out)
 {
-    const size_t digits = n ? strspn(s, "0123456789") : 0;
+    int digits = n > 0 && n < 10;
     int64_t at = -1;
-    if (n == 0) {
+    for (size_t i = 0; i < n && digits; i++)
+        digits = s[i] >= '0' && s[i] <= '9';
+    if (n == 0 && whole) {
         if (x->automatic < 0)
-            return bad(x->c, "cannot switch from manual field specification to automatic field numbering");
+            return bad(
+                x->c, "cannot switch from manual field specification to automatic field numbering");
         at = x->automatic++;
-    } else if (digits >= n && n < 10) {
-        if (x->automatic > 0)
-            return bad(x->c, "cannot switch from automatic field numbering to manual field specification");
-        x->automatic = -1;
+    } else if (digits) {
+        if (whole && x->automatic > 0)
+            return bad(
+                x->c, "cannot switch from automatic field numbering to manual field specification");
+        if (whole)
+            x->automatic = -1;
         const char *p = s;
         at = read_digits(&p, s + n);
     }
@@ -467,7 +479,8 @@ static rkv_status field_start(formatter *x, const char *s, size_t n, jval *out)
             *out = x->a->kw[i].v;
             return RKV_OK;
         }
-    return rkv_j_fail(x->c, RKV_E_FORMAT, "the format field '%.*s' is missing", n > 60 ? 60 : (int)n, s);
+    return rkv_j_fail(x->c, RKV_E_FORMAT, "the format field '%.*s' is missing",
+                      n > 60 ? 60 : (int)n, s);
 }
 
 /* name {.attribute | [index]} */
@@ -476,7 +489,7 @@ static rkv_status field_value(formatter *x, const char *s, const char *end, jval
     const char *p = s;
     while (p < end && *p != '.' && *p != '[')
         p++;
-    RKV_TRY(field_start(x, s, (size_t)(p - s), out));
+    RKV_TRY(field_start(x, s, (size_t)(p - s), p == end, out));
     while (p < end) {
         const char kind = *p++, *from = p;
         while (p < end && (kind == '[' ? *p != ']' : *p != '.' && *p != '['))

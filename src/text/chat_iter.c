@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- over containers -------------------------------------------------------------------------------------- */
+/* ---- over containers ------------------------------------------------------------------------- */
 
 static rkv_status next_of_list(jctx *c, jiter *it, jval *out, int *more)
 {
@@ -145,7 +145,7 @@ rkv_status rkv_j_lazy(jctx *c, const jval *v, jnext *next, jval *out)
     return RKV_OK;
 }
 
-/* ---- loop -------------------------------------------------------------------------------------------------- */
+/* ---- loop ------------------------------------------------------------------------------------ */
 
 static rkv_status look_ahead(jctx *c, jloop *l)
 {
@@ -197,7 +197,20 @@ static jval neighbour(const jval *v, const char *hint)
 
 rkv_status rkv_j_loop_attribute(jctx *c, jloop *l, const char *s, size_t n, jval *out)
 {
-    enum { INDEX, INDEX0, FIRST, DEPTH, DEPTH0, LAST, NEXT, PREVIOUS, LENGTH, REVERSE, REVERSE0, COUNT };
+    enum {
+        INDEX,
+        INDEX0,
+        FIRST,
+        DEPTH,
+        DEPTH0,
+        LAST,
+        NEXT,
+        PREVIOUS,
+        LENGTH,
+        REVERSE,
+        REVERSE0,
+        COUNT
+    };
     static const char *const names[COUNT] = {
         [INDEX] = "index", [INDEX0] = "index0", [FIRST] = "first", [DEPTH] = "depth",
         [DEPTH0] = "depth0", [LAST] = "last", [NEXT] = "nextitem", [PREVIOUS] = "previtem",
@@ -210,29 +223,34 @@ rkv_status rkv_j_loop_attribute(jctx *c, jloop *l, const char *s, size_t n, jval
         RKV_TRY(look_ahead(c, l));
     if (which == LENGTH || which == REVERSE || which == REVERSE0)
         RKV_TRY(rkv_j_loop_length(c, l, &length));
-    const jval value[COUNT] = {
-        [INDEX] = rkv_j_int(l->index0 + 1), [INDEX0] = rkv_j_int(l->index0),
-        [FIRST] = rkv_j_bool(l->index0 == 0), [DEPTH] = rkv_j_int(1), [DEPTH0] = rkv_j_int(0),
-        [LAST] = rkv_j_bool(l->after.kind == J_ABSENT),
-        [NEXT] = neighbour(&l->after, "there is no next item"),
-        [PREVIOUS] = neighbour(&l->before, "there is no previous item"), [LENGTH] = rkv_j_int(length),
-        [REVERSE] = rkv_j_int(length - l->index0), [REVERSE0] = rkv_j_int(length - l->index0 - 1)};
+    const jval value[COUNT] = {[INDEX] = rkv_j_int(l->index0 + 1),
+                               [INDEX0] = rkv_j_int(l->index0),
+                               [FIRST] = rkv_j_bool(l->index0 == 0),
+                               [DEPTH] = rkv_j_int(1),
+                               [DEPTH0] = rkv_j_int(0),
+                               [LAST] = rkv_j_bool(l->after.kind == J_ABSENT),
+                               [NEXT] = neighbour(&l->after, "there is no next item"),
+                               [PREVIOUS] = neighbour(&l->before, "there is no previous item"),
+                               [LENGTH] = rkv_j_int(length),
+                               [REVERSE] = rkv_j_int(length - l->index0),
+                               [REVERSE0] = rkv_j_int(length - l->index0 - 1)};
     if (which < COUNT)
         *out = value[which];
     return RKV_OK;
 }
 
-/* ---- sorting ------------------------------------------------------------------------------------------------ */
+/* ---- sorting --------------------------------------------------------------------------------- */
 
 /* Merges the sorted order[lo, mid) and order[mid, hi) into to[lo, hi). */
-static rkv_status merge(jctx *c, const jval *keys, const uint32_t *order, uint32_t *to, const size_t at[3],
-                        int reverse)
+static rkv_status merge(jctx *c, const jval *keys, const uint32_t *order, uint32_t *to,
+                        const size_t at[3], int reverse)
 {
     size_t i = at[0], j = at[1], k = at[0];
     while (i < at[1] && j < at[2]) {
         const jval *left = &keys[order[i]], *right = &keys[order[j]];
         int take_right;
-        RKV_TRY(rkv_j_compare(c, J_LT, reverse ? left : right, reverse ? right : left, &take_right));
+        RKV_TRY(
+            rkv_j_compare(c, J_LT, reverse ? left : right, reverse ? right : left, &take_right));
         to[k++] = take_right ? order[j++] : order[i++];
     }
     while (i < at[1])
@@ -246,13 +264,15 @@ rkv_status rkv_j_sort(jctx *c, jval *v, jval *keys, size_t n, int reverse)
 {
     uint32_t *order = rkv_j_alloc(c, n * sizeof *order), *to = NULL;
     jval *copy = NULL;
-    if (!order || !(to = rkv_j_alloc(c, n * sizeof *to)) || !(copy = rkv_j_alloc(c, n * sizeof *copy)))
+    if (!order || !(to = rkv_j_alloc(c, n * sizeof *to)) ||
+        !(copy = rkv_j_alloc(c, n * sizeof *copy)))
         return c->status;
     for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t lo = 0; lo < n; lo += 2 * width) {
-            const size_t mid = lo + width < n ? lo + width : n, hi = mid + width < n ? mid + width : n;
+            const size_t mid = lo + width < n ? lo + width : n,
+                         hi = mid + width < n ? mid + width : n;
             const size_t at[3] = {lo, mid, hi};
             RKV_TRY(merge(c, keys, order, to, at, reverse));
         }

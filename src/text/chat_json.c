@@ -70,7 +70,8 @@ static rkv_status put_scalar(writer *w, const jval *v)
         rkv_j_float_text(v->f, buf);
         return put_text(w, buf);
     default:
-        return rkv_j_fail(w->c, RKV_E_FORMAT, "Object of type %s is not JSON serializable", rkv_j_type(v));
+        return rkv_j_fail(w->c, RKV_E_FORMAT, "Object of type %s is not JSON serializable",
+                          rkv_j_type(v));
     }
 }
 
@@ -110,7 +111,8 @@ static rkv_status put_key(writer *w, const jval *key)
     if (key->kind == J_STRING)
         return put_string(w, key);
     if (!rkv_j_is_number(key) && key->kind != J_NONE)
-        return rkv_j_fail(w->c, RKV_E_FORMAT, "tojson: keys must be str, int, float, bool or None, not %s",
+        return rkv_j_fail(w->c, RKV_E_FORMAT,
+                          "tojson: keys must be str, int, float, bool or None, not %s",
                           rkv_j_type(key));
     RKV_TRY(put_text(w, "\""));
     RKV_TRY(put_scalar(w, key));
@@ -162,8 +164,8 @@ static rkv_status put_value(writer *w, const jval *v)
     return RKV_OK;
 }
 
-rkv_status rkv_j_put_json(jctx *c, const jval *v, const jval *indent, const jval *item, const jval *key,
-                          int flags)
+rkv_status rkv_j_put_json(jctx *c, const jval *v, const jval *indent, const jval *item,
+                          const jval *key, int flags)
 {
     writer w = {.c = c, .indent = indent, .item = item, .key = key, .flags = flags};
     return put_value(&w, v);

@@ -26,43 +26,57 @@ static rkv_status lex_fail(lexer *x, const char *what)
     return rkv_j_fail(x->c, RKV_E_FORMAT, "%s", what);
 }
 
-rkv_status rkv_j_intern(jctx *c, const char *s, size_t n, const jname **out)
+/* The slot of a name in a table of cap slots: its own, or the empty one where it belongs. */
+static rkv_status find_slot(jctx *c, jname **table, size_t cap, const char *s, size_t n,
+                            jname ***out)
 {
-    if (c->n_name * 2 >= c->cap_name) {
-        const size_t cap = c->cap_name ? c->cap_name * 2 : 64;
-        jname **names = rkv_mem_calloc(cap, sizeof *names);
-        if (!names)
-            return rkv_j_fail(c, RKV_E_MEM, "out of memory for %zu names", cap);
-        for (size_t i = 0; i < c->cap_name; i++)
-            if (c->names[i]) {
-                rkv_hash h = rkv_hash_init();
-                rkv_hash_add(&h, c->names[i]->s, c->names[i]->n);
-                size_t at = rkv_hash_end(&h) & (cap - 1);
-                while (names[at])
-                    at = (at + 1) & (cap - 1);
-                names[at] = c->names[i];
-            }
-        rkv_mem_free(c->names);
-        c->names = names;
-        c->cap_name = cap;
-    }
     rkv_hash h = rkv_hash_init();
     rkv_hash_add(&h, s, n);
-    size_t at = rkv_hash_end(&h) & (c->cap_name - 1);
-    for (; c->names[at]; at = (at + 1) & (c->cap_name - 1))
-        if (c->names[at]->n == n && !memcmp(c->names[at]->s, s, n)) {
-            *out = c->names[at];
+    for (size_t at = rkv_hash_end(&h);; at++) {
+        jname **slot = &table[at & (cap - 1)];
+        if (!*slot || ((*slot)->n == n && !memcmp((*slot)->s, s, n))) {
+            *out = slot;
             return RKV_OK;
         }
-    jname *name = rkv_j_alloc(c, sizeof *name + n + 1);
-    if (!name)
-        return c->status;
-    name->n = n;
-    memcpy(name->s, s, n);
-    name->s[n] = 0;
-    c->names[at] = name;
-    c->n_name++;
-    *out = name;
+        RKV_TRY(rkv_j_step(c, 1));              /* names may be chosen to collide */
+    }
+}
+
+static rkv_status grow_names(jctx *c)
+{
+    const size_t cap = c->cap_name ? c->cap_name * 2 : 64;
+    jname **table = rkv_mem_calloc(cap, sizeof *table);
+    if (!table)
+        return rkv_j_fail(c, RKV_E_MEM, "out of memory for %zu names", cap);
+    rkv_status s = RKV_OK;
+    for (size_t i = 0; i < c->cap_name && !s; i++) {
+        jname **slot, *name = c->names[i];
+        if (name && !(s = find_slot(c, table, cap, name->s, name->n, &slot)))
+            *slot = name;
+    }
+    rkv_mem_free(c->names);
+    c->names = table;
+    c->cap_name = cap;
+    return s;
+}
+
+rkv_status rkv_j_intern(jctx *c, const char *s, size_t n, const jname **out)
+{
+    jname **slot;
+    if (c->n_name * 2 >= c->cap_name)
+        RKV_TRY(grow_names(c));
+    RKV_TRY(find_slot(c, c->names, c->cap_name, s, n, &slot));
+    if (!*slot) {
+        jname *name = rkv_j_alloc(c, sizeof *name + n + 1);
+        if (!name)
+            return c->status;
+        name->n = n;
+        memcpy(name->s, s, n);
+        name->s[n] = 0;
+        *slot = name;
+        c->n_name++;
+    }
+    *out = *slot;
     return RKV_OK;
 }
 
@@ -87,7 +101,7 @@ static rkv_status add(lexer *x, int type, const jval *val, jtoken **out)
     return RKV_OK;
 }
 
-/* ---- moving through the text ----------------------------------------------------------------------- */
+/* ---- moving through the text ----------------------------------------------------------------- */
 
 static void advance(lexer *x, size_t to)
 {
@@ -134,7 +148,7 @@ static size_t find_closing(const lexer *x, size_t pos, const char *mark)
     return pos;
 }
 
-/* ---- literals -------------------------------------------------------------------------------------- */
+/* ---- literals -------------------------------------------------------------------------------- */
 
 static int hex_digits(const char *p, const char *end, int n, uint32_t *out)
 {
@@ -147,8 +161,8 @@ static int hex_digits(const char *p, const char *end, int n, uint32_t *out)
     return 1;
 }
 
-/* The escape after a backslash at p; what Python's codec "unicode-escape" makes of the text with its
- * other characters written as escapes beforehand, which is how jinja2 gets there. */
+/* The escape after a backslash at p; what Python's codec "unicode-escape" makes of the text with
+ * its other characters written as escapes beforehand, which is how jinja2 gets there. */
 static rkv_status unescape(lexer *x, const char **at, const char *end)
 {
     static const char letters[] = "abfnrtv\\'\"", meaning[] = "\a\b\f\n\r\t\v\\'\"";
@@ -185,7 +199,11 @@ static rkv_status unescape(lexer *x, const char **at, const char *end)
     if (cp < 0x80)
         return rkv_j_put_char(c, cp);
     char hex[12];
-    snprintf(hex, sizeof hex, cp < 0x100 ? "x%02x" : cp < 0x10000 ? "u%04x" : "U%08x", (unsigned)cp);
+    snprintf(hex, sizeof hex,
+             cp < 0x100     ? "x%02x"
+             : cp < 0x10000 ? "u%04x"
+                            : "U%08x",
+             (unsigned)cp);
     return rkv_j_put(c, hex, strlen(hex));
 }
 
@@ -303,7 +321,7 @@ static rkv_status number(lexer *x)
     return add(x, T_NUMBER, &v, NULL);
 }
 
-/* ---- names and operators --------------------------------------------------------------------------- */
+/* ---- names and operators --------------------------------------------------------------------- */
 
 /* 0: not part of a name, 1: part, 2: may also start one. */
 static int name_char(uint32_t cp)
@@ -363,7 +381,8 @@ static rkv_status operator(lexer *x)
     static const struct {
         char text[3];
         int type;
-    } twice[] = {{"//", T_FLOORDIV}, {"**", T_POW}, {"==", T_EQ}, {"!=", T_NE}, {">=", T_GE}, {"<=", T_LE}};
+    } twice[] = {{"//", T_FLOORDIV}, {"**", T_POW}, {"==", T_EQ},
+                 {"!=", T_NE},       {">=", T_GE},  {"<=", T_LE}};
     for (size_t i = 0; i < sizeof twice / sizeof *twice; i++)
         if (starts(x, x->pos, twice[i].text)) {
             x->pos += 2;
@@ -378,7 +397,7 @@ static rkv_status operator(lexer *x)
     return add(x, ch, NULL, NULL);
 }
 
-/* ---- the parts of a template ------------------------------------------------------------------------ */
+/* ---- the parts of a template ----------------------------------------------------------------- */
 
 static rkv_status token(lexer *x)
 {
@@ -438,7 +457,8 @@ static char sign_at(const lexer *x, size_t pos)
     return pos < x->n && (x->s[pos] == '-' || x->s[pos] == '+') ? x->s[pos] : 0;
 }
 
-/* End of "{%- word" at pos followed by a closing mark; 0: something else. *close: where that stands. */
+/* End of "{%- word" at pos followed by a closing mark; 0: something else. *close: where that
+ * stands. */
 static size_t word_tag(const lexer *x, size_t pos, const char *word, size_t *close)
 {
     if (!starts(x, pos, "{%"))
@@ -479,7 +499,8 @@ static rkv_status comment(lexer *x, size_t begin)
 static rkv_status part(lexer *x)
 {
     size_t p = x->pos;
-    while (p < x->n && !(x->s[p] == '{' && p + 1 < x->n && x->s[p + 1] && strchr("%{#", x->s[p + 1])))
+    while (p < x->n &&
+           !(x->s[p] == '{' && p + 1 < x->n && x->s[p + 1] && strchr("%{#", x->s[p + 1])))
         p++;
     if (p >= x->n)
         return data(x, x->n, '+', 0);

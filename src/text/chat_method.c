@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- lists and tuples ---------------------------------------------------------------------------------------- */
+/* ---- lists and tuples ------------------------------------------------------------------------ */
 
 static rkv_status l_append(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -126,13 +126,8 @@ static rkv_status l_clear(jctx *c, const jval *self, const jargs *a, jval *out)
 static rkv_status l_reverse(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     (void)a;
-    jlist *l = self->list;
-    RKV_TRY(rkv_j_step(c, l->n));
-    for (size_t i = 0, j = l->n; i + 1 < j; i++) {
-        const jval v = l->v[i];
-        l->v[i] = l->v[--j];
-        l->v[j] = v;
-    }
+    RKV_TRY(rkv_j_step(c, self->list->n));
+    rkv_j_reverse(self->list);
     *out = rkv_j_none();
     return RKV_OK;
 }
@@ -146,7 +141,7 @@ static rkv_status l_sort(jctx *c, const jval *self, const jargs *a, jval *out)
     return RKV_OK;
 }
 
-/* ---- dicts -------------------------------------------------------------------------------------------------------- */
+/* ---- dicts ----------------------------------------------------------------------------------- */
 
 static rkv_status d_get(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -248,7 +243,7 @@ static rkv_status d_clear(jctx *c, const jval *self, const jargs *a, jval *out)
     return RKV_OK;
 }
 
-/* ---- loop, cycler, float ------------------------------------------------------------------------------------------- */
+/* ---- loop, cycler, float --------------------------------------------------------------------- */
 
 static rkv_status o_cycle(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -293,11 +288,12 @@ static rkv_status o_reset(jctx *c, const jval *self, const jargs *a, jval *out)
 static rkv_status o_is_integer(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     (void)c, (void)a;
-    *out = rkv_j_bool(self->kind != J_FLOAT || (self->f - self->f == 0.0 && rkv_j_round(self->f, 0) == self->f));
+    *out = rkv_j_bool(self->kind != J_FLOAT ||
+                      (self->f - self->f == 0.0 && rkv_j_round(self->f, 0) == self->f));
     return RKV_OK;
 }
 
-const jdef rkv_j_list_methods[] = {
+static const jdef list_methods[] = {
     {"append", l_append, "1", 0}, {"extend", l_extend, "1", 0}, {"insert", l_insert, "1,2", 0},
     {"pop", l_pop, "1?", 0}, {"index", l_index, "1,2?,3?", 0}, {"remove", l_remove, "1", 0},
     {"count", l_count, "1", 0}, {"copy", l_copy, "", 0}, {"clear", l_clear, "", 0},
@@ -313,12 +309,14 @@ static const jdef loop_methods[] = {
     {"cycle", o_cycle, "*", 0}, {"changed", o_changed, "*", 0}, {NULL, NULL, NULL, 0}};
 static const jdef cycler_methods[] = {
     {"next", o_next, "", 0}, {"reset", o_reset, "", 0}, {NULL, NULL, NULL, 0}};
-static const jdef float_methods[] = {{"is_integer", o_is_integer, "", 0}, {NULL, NULL, NULL, 0}};
+static const jdef float_methods[] = {
+    {"is_integer", o_is_integer, "", 0},
+    {NULL, NULL, NULL, 0}};
 
 const jdef *rkv_j_method(const jval *v, const char *s, size_t n)
 {
     static const jdef *const table[J_N_KIND][2] = {
-        [J_STRING] = {rkv_j_string_methods, rkv_j_find_methods}, [J_LIST] = {rkv_j_list_methods},
+        [J_STRING] = {rkv_j_string_methods, rkv_j_find_methods}, [J_LIST] = {list_methods},
         [J_TUPLE] = {tuple_methods}, [J_DICT] = {dict_methods}, [J_LOOP] = {loop_methods},
         [J_CYCLER] = {cycler_methods}, [J_FLOAT] = {float_methods}};
     for (int i = 0; i < 2; i++) {

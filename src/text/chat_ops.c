@@ -45,7 +45,8 @@ rkv_status rkv_j_undefined(jctx *c, const jval *v)
     case J_NO_NAME:
         return rkv_j_fail(c, RKV_E_FORMAT, "'%.*s' is undefined", n, v->s);
     case J_NO_ATTRIBUTE:
-        return rkv_j_fail(c, RKV_E_FORMAT, "'%s object' has no attribute '%.*s'", rkv_j_type(&of), n, v->s);
+        return rkv_j_fail(c, RKV_E_FORMAT, "'%s object' has no attribute '%.*s'", rkv_j_type(&of),
+                          n, v->s);
     case J_NO_ELEMENT:
         return rkv_j_fail(c, RKV_E_FORMAT, "%s object has no element %lld", rkv_j_type(&of),
                           (long long)v->i);
@@ -54,10 +55,12 @@ rkv_status rkv_j_undefined(jctx *c, const jval *v)
     }
 }
 
-size_t rkv_j_range_length(const jrange *r)
+uint64_t rkv_j_range_length(const jrange *r)
 {
     if (r->step > 0)
-        return r->stop > r->start ? ((uint64_t)r->stop - (uint64_t)r->start - 1) / (uint64_t)r->step + 1 : 0;
+        return r->stop > r->start
+                   ? ((uint64_t)r->stop - (uint64_t)r->start - 1) / (uint64_t)r->step + 1
+                   : 0;
     return r->start > r->stop
                ? ((uint64_t)r->start - (uint64_t)r->stop - 1) / (0 - (uint64_t)r->step) + 1
                : 0;
@@ -65,7 +68,8 @@ size_t rkv_j_range_length(const jrange *r)
 
 int rkv_j_has_length(const jval *v)
 {
-    return (v->kind >= J_STRING && v->kind <= J_RANGE) || v->kind == J_UNDEFINED || v->kind == J_LOOP;
+    return (v->kind >= J_STRING && v->kind <= J_RANGE) || v->kind == J_UNDEFINED ||
+           v->kind == J_LOOP;
 }
 
 rkv_status rkv_j_len(jctx *c, const jval *v, size_t *n)
@@ -75,7 +79,7 @@ rkv_status rkv_j_len(jctx *c, const jval *v, size_t *n)
     case J_UNDEFINED:
         break;
     case J_STRING:
-        RKV_TRY(rkv_j_step(c, v->n >> 6));
+        RKV_TRY(rkv_j_step(c, v->n >> 4));
         length = (int64_t)rkv_j_length(v->s, v->n);
         break;
     case J_LIST:
@@ -102,7 +106,8 @@ rkv_status rkv_j_len(jctx *c, const jval *v, size_t *n)
 rkv_status rkv_j_want_int(jctx *c, const jval *v, int64_t *i)
 {
     if (v->kind != J_INT && v->kind != J_BOOL)
-        return rkv_j_fail(c, RKV_E_FORMAT, "'%s' object cannot be interpreted as an integer", rkv_j_type(v));
+        return rkv_j_fail(c, RKV_E_FORMAT, "'%s' object cannot be interpreted as an integer",
+                          rkv_j_type(v));
     *i = v->i;
     return RKV_OK;
 }
@@ -113,9 +118,10 @@ rkv_status rkv_j_want_string(jctx *c, const jval *v)
                                : rkv_j_fail(c, RKV_E_FORMAT, "expected str, not %s", rkv_j_type(v));
 }
 
-/* ---- equality --------------------------------------------------------------------------------------------- */
+/* ---- equality -------------------------------------------------------------------------------- */
 
-/* -1, 0, 1, or 2 when one is NaN. Both are exact in a long double of at least 64 bits of mantissa. */
+/* -1, 0, 1, or 2 when one is NaN. Both are exact in a long double of at least 64 bits of mantissa.
+ */
 static int order_numbers(const jval *a, const jval *b)
 {
     const long double x = a->kind == J_FLOAT ? (long double)a->f : (long double)a->i;
@@ -156,8 +162,9 @@ static rkv_status equal_dicts(jctx *c, const jdict *a, const jdict *b, int *out)
 
 static int equal_ranges(const jrange *a, const jrange *b)
 {
-    const size_t n = rkv_j_range_length(a);
-    return n == rkv_j_range_length(b) && (n == 0 || (a->start == b->start && (n == 1 || a->step == b->step)));
+    const uint64_t n = rkv_j_range_length(a);
+    return n == rkv_j_range_length(b) &&
+           (n == 0 || (a->start == b->start && (n == 1 || a->step == b->step)));
 }
 
 /* Views of keys and items compare as sets. */
@@ -211,7 +218,7 @@ rkv_status rkv_j_equal(jctx *c, const jval *a, const jval *b, int *out)
     }
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static int holds(jop op, int order)
 {
@@ -266,7 +273,7 @@ static rkv_status compare_order(jctx *c, jop op, const jval *a, const jval *b, i
                       sign[op - J_LT], rkv_j_type(a), rkv_j_type(b));
 }
 
-/* ---- membership ---------------------------------------------------------------------------------------- */
+/* ---- membership ------------------------------------------------------------------------------ */
 
 static rkv_status in_text(jctx *c, const jval *item, const jval *text, int *out)
 {
@@ -305,7 +312,8 @@ static rkv_status compare_in(jctx *c, const jval *item, const jval *all, int *ou
         return RKV_OK;
     }
     if (!rkv_j_is_iterable(all))
-        return rkv_j_fail(c, RKV_E_FORMAT, "argument of type '%s' is not iterable", rkv_j_type(all));
+        return rkv_j_fail(c, RKV_E_FORMAT, "argument of type '%s' is not iterable",
+                          rkv_j_type(all));
     return in_items(c, item, all, out);
 }
 

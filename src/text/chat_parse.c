@@ -6,7 +6,7 @@
 
 static rkv_status parse_statement(jparser *p, jnode **out);
 
-/* ---- helpers ---------------------------------------------------------------------------------------- */
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 rkv_status rkv_j_add_node(jparser *p, jnodes *l, jnode *n)
 {
@@ -50,9 +50,20 @@ static const char *describe(const jtoken *t)
     static const struct {
         int type;
         const char *text;
-    } row[] = {{T_EOF, "end of template"}, {T_DATA, "text"}, {T_BLOCK_BEGIN, "{%"}, {T_BLOCK_END, "%}"},
-               {T_PRINT_BEGIN, "{{"}, {T_PRINT_END, "}}"}, {T_STRING, "a string"}, {T_NUMBER, "a number"},
-               {T_FLOORDIV, "//"}, {T_POW, "**"}, {T_EQ, "=="}, {T_NE, "!="}, {T_GE, ">="}, {T_LE, "<="}};
+    } row[] = {{T_EOF, "end of template"},
+               {T_DATA, "text"},
+               {T_BLOCK_BEGIN, "{%"},
+               {T_BLOCK_END, "%}"},
+               {T_PRINT_BEGIN, "{{"},
+               {T_PRINT_END, "}}"},
+               {T_STRING, "a string"},
+               {T_NUMBER, "a number"},
+               {T_FLOORDIV, "//"},
+               {T_POW, "**"},
+               {T_EQ, "=="},
+               {T_NE, "!="},
+               {T_GE, ">="},
+               {T_LE, "<="}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         if (row[i].type == t->type)
             return row[i].text;
@@ -92,7 +103,7 @@ int rkv_j_skip_word(jparser *p, const char *word)
     return is;
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static rkv_status fail_at(jparser *p, int line, const char *text)
 {
@@ -133,7 +144,8 @@ static rkv_status parse_parts(jparser *p, const char *const *ends, jnode **out)
     }
     if (ends) {
         p->c->line = p->t->line;
-        return rkv_j_fail(p->c, RKV_E_FORMAT, "unexpected end of template, expected {%% %s %%}", *ends);
+        return rkv_j_fail(p->c, RKV_E_FORMAT, "unexpected end of template, expected {%% %s %%}",
+                          *ends);
     }
     return rkv_j_make(p, N_BLOCK, line, l.v, l.n, out);
 }
@@ -160,7 +172,7 @@ static rkv_status parse_body_to(jparser *p, const char *end, jnode **out)
     return RKV_OK;
 }
 
-/* ---- targets -------------------------------------------------------------------------------------------- */
+/* ---- targets --------------------------------------------------------------------------------- */
 
 static rkv_status check_target(jparser *p, const jnode *n, int for_sets_loop)
 {
@@ -193,7 +205,8 @@ static rkv_status parse_one_target(jparser *p, int namespaces, jnode **out)
 }
 
 /* Names, tuples of names and, with namespaces, ns.attr; end: a word that ends it, or NULL. */
-static rkv_status parse_target(jparser *p, int namespaces, const char *end, int is_param, jnode **out)
+static rkv_status parse_target(jparser *p, int namespaces, const char *end, int is_param,
+                               jnode **out)
 {
     const int line = p->t->line;
     int is_tuple = 0;
@@ -229,7 +242,7 @@ static rkv_status parse_plain_name(jparser *p, const jname **out)
     return RKV_OK;
 }
 
-/* ---- statements ------------------------------------------------------------------------------------------ */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static rkv_status parse_if(jparser *p, jnode **out)
 {
@@ -433,7 +446,8 @@ static rkv_status parse_loop_control(jparser *p, jnode **out)
 {
     const int is_break = rkv_j_is_word(p->t, "break");
     if (!p->loops)
-        return fail_at(p, p->t->line, is_break ? "break outside of a loop" : "continue outside of a loop");
+        return fail_at(p, p->t->line,
+                       is_break ? "break outside of a loop" : "continue outside of a loop");
     return rkv_j_make(p, is_break ? N_BREAK : N_CONTINUE, p->t++->line, NULL, 0, out);
 }
 
@@ -454,8 +468,9 @@ static rkv_status parse_statement(jparser *p, jnode **out)
     p->c->line = p->t->line;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         if (!strcmp(row[i].word, word))
-            return row[i].parse ? row[i].parse(p, out)
-                                : rkv_j_fail(p->c, RKV_E_UNSUPPORTED, "the tag '%s' is not supported", word);
+            return row[i].parse
+                       ? row[i].parse(p, out)
+                       : rkv_j_fail(p->c, RKV_E_UNSUPPORTED, "the tag '%s' is not supported", word);
     return rkv_j_fail(p->c, RKV_E_FORMAT, "unknown tag '%.60s'", word);
 }
 

@@ -15,11 +15,11 @@ static jval hint(const char *text)
     return rkv_j_missing(J_HINT, NULL, text, strlen(text));
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 /* What a filter compares an item by: its attribute, strings in lower case unless case matters. */
-static rkv_status key_of(jctx *c, const jval *item, const jval *attribute, const jval *dflt, int cased,
-                         jval *out)
+static rkv_status key_of(jctx *c, const jval *item, const jval *attribute, const jval *dflt,
+                         int cased, jval *out)
 {
     RKV_TRY(rkv_j_path(c, item, attribute, dflt, out));
     return !cased && out->kind == J_STRING ? rkv_j_case(c, out, J_LOWER, out) : RKV_OK;
@@ -68,17 +68,20 @@ static rkv_status f_dictsort(jctx *c, const jval *self, const jargs *a, jval *ou
     if (self->kind == J_UNDEFINED)
         return rkv_j_undefined(c, self);
     if (self->kind != J_DICT)
-        return rkv_j_fail(c, RKV_E_FORMAT, "dictsort: expected a mapping, not %s", rkv_j_type(self));
+        return rkv_j_fail(c, RKV_E_FORMAT, "dictsort: expected a mapping, not %s",
+                          rkv_j_type(self));
     const int is_key = by.kind == J_STRING && by.n == 3 && !memcmp(by.s, "key", 3);
     if (!is_key && !(by.kind == J_STRING && by.n == 5 && !memcmp(by.s, "value", 5)))
-        return rkv_j_fail(c, RKV_E_FORMAT, "dictsort: you can only sort by either \"key\" or \"value\"");
+        return rkv_j_fail(c, RKV_E_FORMAT,
+                          "dictsort: you can only sort by either \"key\" or \"value\"");
     jval l, keys;
     const jval none = {.kind = J_ABSENT};
     RKV_TRY(rkv_j_to_list(c, &view, &l));
     RKV_TRY(rkv_j_list(c, J_LIST, l.list->n, &keys));
     for (size_t i = 0; i < l.list->n; i++) {
         jval key;
-        RKV_TRY(key_of(c, &l.list->v[i].list->v[is_key ? 0 : 1], &none, NULL, rkv_j_truth(&a->v[0]), &key));
+        RKV_TRY(key_of(c, &l.list->v[i].list->v[is_key ? 0 : 1], &none, NULL, rkv_j_truth(&a->v[0]),
+                       &key));
         RKV_TRY(rkv_j_append(c, keys.list, &key));
     }
     RKV_TRY(rkv_j_sort(c, l.list->v, keys.list->v, l.list->n, rkv_j_truth(&a->v[2])));
@@ -125,7 +128,8 @@ static rkv_status f_unique(jctx *c, const jval *self, const jargs *a, jval *out)
 static rkv_status extreme(jctx *c, const jval *self, const jargs *a, jop better, jval *out)
 {
     jiter *it;
-    jval item, key, best_key = {.kind = J_ABSENT}, best = hint("No aggregated item, sequence was empty.");
+    jval item, key, best_key = {.kind = J_ABSENT},
+                    best = hint("No aggregated item, sequence was empty.");
     int more;
     RKV_TRY(rkv_j_iterate(c, self, &it));
     for (;;) {
@@ -174,7 +178,7 @@ static rkv_status f_sum(jctx *c, const jval *self, const jargs *a, jval *out)
     return RKV_OK;
 }
 
-/* ---- map, select, reject --------------------------------------------------------------------------------------------- */
+/* ---- map, select, reject --------------------------------------------------------------------- */
 
 /* Whether the filter has to run at all: jinja2 asks for the truth of its input first. */
 static rkv_status start(jctx *c, const jval *self, const jargs *a, jnext *next, jval *out)
@@ -264,7 +268,8 @@ static rkv_status next_selected(jctx *c, jiter *it, jval *out, int *more)
     }
 }
 
-static rkv_status choose(jctx *c, const jval *self, const jargs *a, int attribute, int negate, jval *out)
+static rkv_status choose(jctx *c, const jval *self, const jargs *a, int attribute, int negate,
+                         jval *out)
 {
     RKV_TRY(start(c, self, a, next_selected, out));
     out->iter->attribute = attribute;
@@ -292,7 +297,7 @@ static rkv_status f_rejectattr(jctx *c, const jval *self, const jargs *a, jval *
     return choose(c, self, a, 1, 1, out);
 }
 
-/* ---- parts and wholes ---------------------------------------------------------------------------------------------- */
+/* ---- parts and wholes ------------------------------------------------------------------------ */
 
 static rkv_status f_first(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -308,11 +313,8 @@ static rkv_status f_first(jctx *c, const jval *self, const jargs *a, jval *out)
 
 static rkv_status reversed(jctx *c, const jval *self, jval *out)
 {
-    const jargs none = {0};
-    jval l, ignored;
-    RKV_TRY(rkv_j_to_list(c, self, &l));
-    RKV_TRY(rkv_j_find_def(rkv_j_list_methods, "reverse", 7)->fn(c, &l, &none, &ignored));
-    *out = l;
+    RKV_TRY(rkv_j_to_list(c, self, out));
+    rkv_j_reverse(out->list);
     return RKV_OK;
 }
 
@@ -422,7 +424,8 @@ static rkv_status f_slice(jctx *c, const jval *self, const jargs *a, jval *out)
     if (n == 0)
         return rkv_j_fail(c, RKV_E_FORMAT, "division by zero");
     RKV_TRY(rkv_j_list(c, J_LIST, 0, &all));
-    const int64_t count = (int64_t)items.list->n, each = n > 0 ? count / n : 0, extra = n > 0 ? count % n : 0;
+    const int64_t count = (int64_t)items.list->n, each = n > 0 ? count / n : 0,
+                  extra = n > 0 ? count % n : 0;
     int64_t at = 0;
     for (int64_t k = 0; k < n; k++) {
         jval row;
@@ -472,16 +475,27 @@ static rkv_status f_groupby(jctx *c, const jval *self, const jargs *a, jval *out
 }
 
 const jdef rkv_j_seq_filters[] = {
-    {"join", f_join, "d?,attribute?", 0}, {"list", f_list, "", 0}, {"items", f_items, "", 0},
-    {"first", f_first, "", 0}, {"last", f_last, "", 0}, {"map", f_map, "*", 0},
-    {"select", f_select, "*", 0}, {"reject", f_reject, "*", 0}, {"selectattr", f_selectattr, "*", 0},
-    {"rejectattr", f_rejectattr, "*", 0}, {"sort", f_sort, "reverse?,case_sensitive?,attribute?", 0},
+    {"join", f_join, "d?,attribute?", 0},
+    {"list", f_list, "", 0},
+    {"items", f_items, "", 0},
+    {"first", f_first, "", 0},
+    {"last", f_last, "", 0},
+    {"map", f_map, "*", 0},
+    {"select", f_select, "*", 0},
+    {"reject", f_reject, "*", 0},
+    {"selectattr", f_selectattr, "*", 0},
+    {"rejectattr", f_rejectattr, "*", 0},
+    {"sort", f_sort, "reverse?,case_sensitive?,attribute?", 0},
     {"dictsort", f_dictsort, "case_sensitive?,by?,reverse?", 0},
     {"unique", f_unique, "case_sensitive?,attribute?", 0},
-    {"min", f_min, "case_sensitive?,attribute?", 0}, {"max", f_max, "case_sensitive?,attribute?", 0},
-    {"sum", f_sum, "attribute?,start?", 0}, {"reverse", f_reverse, "", 0},
-    {"batch", f_batch, "linecount,fill_with?", 0}, {"slice", f_slice, "slices,fill_with?", 0},
-    {"groupby", f_groupby, "attribute,default?,case_sensitive?", 0}, {NULL, NULL, NULL, 0}};
+    {"min", f_min, "case_sensitive?,attribute?", 0},
+    {"max", f_max, "case_sensitive?,attribute?", 0},
+    {"sum", f_sum, "attribute?,start?", 0},
+    {"reverse", f_reverse, "", 0},
+    {"batch", f_batch, "linecount,fill_with?", 0},
+    {"slice", f_slice, "slices,fill_with?", 0},
+    {"groupby", f_groupby, "attribute,default?,case_sensitive?", 0},
+    {NULL, NULL, NULL, 0}};
 
 const jdef *rkv_j_filter(const char *s, size_t n)
 {

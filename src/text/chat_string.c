@@ -6,7 +6,7 @@
 
 #include <utf8proc.h>
 
-/* ---- searching and stripping ------------------------------------------------------------------------------ */
+/* ---- searching and stripping ----------------------------------------------------------------- */
 
 size_t rkv_j_search(const jval *s, const jval *needle, size_t from)
 {
@@ -14,7 +14,11 @@ size_t rkv_j_search(const jval *s, const jval *needle, size_t from)
         return s->n + 1;
     if (!needle->n)
         return from;
-    const char *p = s->n > from ? memmem(s->s + from, s->n - from, needle->s, needle->n) : NULL;
+    const char *p = NULL;
+    if (needle->n == 1)                         /* memmem of sanitizers looks at the whole text */
+        p = memchr(s->s + from, *needle->s, s->n - from);
+    else if (s->n > from)
+        p = memmem(s->s + from, s->n - from, needle->s, needle->n);
     return p ? (size_t)(p - s->s) : s->n + 1;
 }
 
@@ -88,7 +92,7 @@ static rkv_status strip(jctx *c, const jval *self, const jargs *a, int sides, jv
     return RKV_OK;
 }
 
-static rkv_status s_strip(jctx *c, const jval *self, const jargs *a, jval *out)
+rkv_status rkv_j_str_strip(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     return strip(c, self, a, 3, out);
 }
@@ -103,7 +107,7 @@ static rkv_status s_rstrip(jctx *c, const jval *self, const jargs *a, jval *out)
     return strip(c, self, a, 2, out);
 }
 
-/* ---- splitting --------------------------------------------------------------------------------------------- */
+/* ---- splitting ------------------------------------------------------------------------------- */
 
 static rkv_status add_part(jctx *c, jlist *l, const jval *s, size_t from, size_t to)
 {
@@ -112,16 +116,8 @@ static rkv_status add_part(jctx *c, jlist *l, const jval *s, size_t from, size_t
     return rkv_j_append(c, l, &part);
 }
 
-static void reverse(jlist *l)
-{
-    for (size_t i = 0, j = l->n; i + 1 < j; i++) {
-        const jval v = l->v[i];
-        l->v[i] = l->v[--j];
-        l->v[j] = v;
-    }
-}
-
-static rkv_status split_by(jctx *c, const jval *s, const jval *sep, int64_t most, int back, jlist *l)
+static rkv_status split_by(jctx *c, const jval *s, const jval *sep, int64_t most, int back,
+                           jlist *l)
 {
     size_t from = 0, to = s->n;
     RKV_TRY(rkv_j_want_string(c, sep));
@@ -198,7 +194,7 @@ static rkv_status split(jctx *c, const jval *self, const jargs *a, int back, jva
     else
         RKV_TRY(split_by(c, self, &a->v[0], most < 0 ? -1 : most, back, l.list));
     if (back)
-        reverse(l.list);
+        rkv_j_reverse(l.list);
     *out = l;
     return RKV_OK;
 }
@@ -216,7 +212,8 @@ static rkv_status s_rsplit(jctx *c, const jval *self, const jargs *a, jval *out)
 /* Python's line boundaries. */
 static int is_line_end(uint32_t cp)
 {
-    return (cp >= 10 && cp <= 13) || (cp >= 28 && cp <= 30) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
+    return (cp >= 10 && cp <= 13) || (cp >= 28 && cp <= 30) || cp == 0x85 || cp == 0x2028 ||
+           cp == 0x2029;
 }
 
 rkv_status rkv_j_split_lines(jctx *c, const jval *s, int keep, jval *out)
@@ -278,7 +275,7 @@ static rkv_status s_rpartition(jctx *c, const jval *self, const jargs *a, jval *
     return partition(c, self, a, 1, out);
 }
 
-/* ---- joining, replacing, escaping ----------------------------------------------------------------------------- */
+/* ---- joining, replacing, escaping ------------------------------------------------------------ */
 
 static rkv_status s_join(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -364,7 +361,8 @@ rkv_status rkv_j_escape(jctx *c, const jval *v, jval *out)
         RKV_TRY(rkv_j_step(c, s.n >> 4));
         for (size_t i = 0; i < s.n; i++) {
             const char *p = s.s[i] ? strchr(from, s.s[i]) : NULL;
-            RKV_TRY(p ? rkv_j_put(c, to[p - from], strlen(to[p - from])) : rkv_j_put(c, s.s + i, 1));
+            RKV_TRY(p ? rkv_j_put(c, to[p - from], strlen(to[p - from]))
+                      : rkv_j_put(c, s.s + i, 1));
         }
         RKV_TRY(rkv_j_take(c, mark, &s));
         s.safe = 1;
@@ -373,7 +371,7 @@ rkv_status rkv_j_escape(jctx *c, const jval *v, jval *out)
     return RKV_OK;
 }
 
-/* ---- padding ------------------------------------------------------------------------------------------------- */
+/* ---- padding --------------------------------------------------------------------------------- */
 
 static rkv_status pad(jctx *c, const jval *self, const jargs *a, int side, jval *out)
 {
@@ -410,7 +408,7 @@ static rkv_status s_rjust(jctx *c, const jval *self, const jargs *a, jval *out)
     return pad(c, self, a, 1, out);
 }
 
-static rkv_status s_center(jctx *c, const jval *self, const jargs *a, jval *out)
+rkv_status rkv_j_str_center(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     return pad(c, self, a, 0, out);
 }
@@ -471,20 +469,20 @@ static rkv_status s_removesuffix(jctx *c, const jval *self, const jargs *a, jval
     return RKV_OK;
 }
 
-/* ---- case and format ------------------------------------------------------------------------------------------ */
+/* ---- case and format ------------------------------------------------------------------------- */
 
 #define CASE(name, how) \
-    static rkv_status name(jctx *c, const jval *self, const jargs *a, jval *out) \
+    rkv_status name(jctx *c, const jval *self, const jargs *a, jval *out) \
     { \
         (void)a; \
         return rkv_j_case(c, self, how, out); \
     }
-CASE(s_upper, J_UPPER)
-CASE(s_lower, J_LOWER)
-CASE(s_title, J_TITLE)
-CASE(s_capitalize, J_CAPITALIZE)
-CASE(s_swapcase, J_SWAPCASE)
-CASE(s_casefold, J_FOLD)
+CASE(rkv_j_str_upper, J_UPPER)
+CASE(rkv_j_str_lower, J_LOWER)
+static CASE(s_title, J_TITLE)
+CASE(rkv_j_str_capitalize, J_CAPITALIZE)
+static CASE(s_swapcase, J_SWAPCASE)
+static CASE(s_casefold, J_FOLD)
 
 static rkv_status s_format(jctx *c, const jval *self, const jargs *a, jval *out)
 {
@@ -492,16 +490,32 @@ static rkv_status s_format(jctx *c, const jval *self, const jargs *a, jval *out)
 }
 
 /* The methods that search or ask are in chat_find.c. */
-const jdef rkv_j_string_methods[] = {
-    {"strip", s_strip, "1?", 0}, {"lstrip", s_lstrip, "1?", 0}, {"rstrip", s_rstrip, "1?", 0},
-    {"split", s_split, "sep?,maxsplit?", 0}, {"rsplit", s_rsplit, "sep?,maxsplit?", 0},
-    {"splitlines", s_splitlines, "keepends?", 0}, {"partition", s_partition, "1", 0},
-    {"rpartition", s_rpartition, "1", 0}, {"join", s_join, "1", 0}, {"replace", s_replace, "1,2,3?", 0},
-    {"ljust", s_ljust, "1,2?", 0}, {"rjust", s_rjust, "1,2?", 0}, {"center", s_center, "1,2?", 0},
-    {"zfill", s_zfill, "1", 0}, {"expandtabs", s_expandtabs, "tabsize?", 0},
-    {"removeprefix", s_removeprefix, "1", 0}, {"removesuffix", s_removesuffix, "1", 0},
-    {"upper", s_upper, "", 0}, {"lower", s_lower, "", 0}, {"title", s_title, "", 0},
-    {"capitalize", s_capitalize, "", 0}, {"swapcase", s_swapcase, "", 0},
-    {"casefold", s_casefold, "", 0}, {"format", s_format, "*", 0}, {"encode", NULL, "*", 0},
-    {"format_map", NULL, "*", 0}, {"maketrans", NULL, "*", 0}, {"translate", NULL, "*", 0},
-    {NULL, NULL, NULL, 0}};
+const jdef rkv_j_string_methods[] = {{"strip", rkv_j_str_strip, "1?", 0},
+                                     {"lstrip", s_lstrip, "1?", 0},
+                                     {"rstrip", s_rstrip, "1?", 0},
+                                     {"split", s_split, "sep?,maxsplit?", 0},
+                                     {"rsplit", s_rsplit, "sep?,maxsplit?", 0},
+                                     {"splitlines", s_splitlines, "keepends?", 0},
+                                     {"partition", s_partition, "1", 0},
+                                     {"rpartition", s_rpartition, "1", 0},
+                                     {"join", s_join, "1", 0},
+                                     {"replace", s_replace, "1,2,3?", 0},
+                                     {"ljust", s_ljust, "1,2?", 0},
+                                     {"rjust", s_rjust, "1,2?", 0},
+                                     {"center", rkv_j_str_center, "1,2?", 0},
+                                     {"zfill", s_zfill, "1", 0},
+                                     {"expandtabs", s_expandtabs, "tabsize?", 0},
+                                     {"removeprefix", s_removeprefix, "1", 0},
+                                     {"removesuffix", s_removesuffix, "1", 0},
+                                     {"upper", rkv_j_str_upper, "", 0},
+                                     {"lower", rkv_j_str_lower, "", 0},
+                                     {"title", s_title, "", 0},
+                                     {"capitalize", rkv_j_str_capitalize, "", 0},
+                                     {"swapcase", s_swapcase, "", 0},
+                                     {"casefold", s_casefold, "", 0},
+                                     {"format", s_format, "*", 0},
+                                     {"encode", NULL, "*", 0},
+                                     {"format_map", NULL, "*", 0},
+                                     {"maketrans", NULL, "*", 0},
+                                     {"translate", NULL, "*", 0},
+                                     {NULL, NULL, NULL, 0}};

@@ -32,22 +32,9 @@ TEST(t_sequence, self->kind == J_STRING || self->kind == J_LIST || self->kind ==
 TEST(t_callable, self->kind == J_MACRO || self->kind == J_FUNCTION || self->kind == J_METHOD ||
                      self->kind == J_JOINER || self->kind == J_LOOP || self->kind == J_UNDEFINED)
 
-static rkv_status t_upper(jctx *c, const jval *self, const jargs *a, jval *out)
-{
-    (void)a;
-    *out = rkv_j_bool(rkv_j_all_case(self, 1));
-    return rkv_j_step(c, self->n >> 3);
-}
-
-static rkv_status t_lower(jctx *c, const jval *self, const jargs *a, jval *out)
-{
-    (void)a;
-    *out = rkv_j_bool(rkv_j_all_case(self, 0));
-    return rkv_j_step(c, self->n >> 3);
-}
-
 /* self % divisor == rest */
-static rkv_status remainder_is(jctx *c, const jval *self, const jval *divisor, int64_t rest, jval *out)
+static rkv_status remainder_is(jctx *c, const jval *self, const jval *divisor, int64_t rest,
+                               jval *out)
 {
     const jval want = rkv_j_int(rest);
     jval v;
@@ -106,21 +93,49 @@ COMPARE(t_ge, J_GE)
 COMPARE(t_lt, J_LT)
 COMPARE(t_le, J_LE)
 
-const jdef rkv_j_tests[] = {
-    {"defined", t_defined, "", 0}, {"undefined", t_undefined, "", 0}, {"none", t_none, "", 0},
-    {"string", t_string, "", 0}, {"mapping", t_mapping, "", 0}, {"iterable", t_iterable, "", 0},
-    {"sequence", t_sequence, "", 0}, {"true", t_true, "", 0}, {"false", t_false, "", 0},
-    {"boolean", t_boolean, "", 0}, {"number", t_number, "", 0}, {"integer", t_integer, "", 0},
-    {"float", t_float, "", 0}, {"callable", t_callable, "", 0}, {"escaped", t_escaped, "", 0},
-    {"odd", t_odd, "", 0}, {"even", t_even, "", 0}, {"divisibleby", t_divisibleby, "num", 0},
-    {"upper", t_upper, "", 1}, {"lower", t_lower, "", 1}, {"sameas", t_sameas, "other", 0},
-    {"filter", t_filter, "", 0}, {"test", t_test, "", 0}, {"in", t_in, "seq", 0},
-    {"eq", t_eq, "1", 0}, {"equalto", t_eq, "1", 0}, {"==", t_eq, "1", 0}, {"ne", t_ne, "1", 0},
-    {"!=", t_ne, "1", 0}, {"gt", t_gt, "1", 0}, {"greaterthan", t_gt, "1", 0}, {">", t_gt, "1", 0},
-    {"ge", t_ge, "1", 0}, {">=", t_ge, "1", 0}, {"lt", t_lt, "1", 0}, {"lessthan", t_lt, "1", 0},
-    {"<", t_lt, "1", 0}, {"le", t_le, "1", 0}, {"<=", t_le, "1", 0}, {NULL, NULL, NULL, 0}};
+static const jdef tests[] = {
+    {"defined", t_defined, "", 0},
+    {"undefined", t_undefined, "", 0},
+    {"none", t_none, "", 0},
+    {"string", t_string, "", 0},
+    {"mapping", t_mapping, "", 0},
+    {"iterable", t_iterable, "", 0},
+    {"sequence", t_sequence, "", 0},
+    {"true", t_true, "", 0},
+    {"false", t_false, "", 0},
+    {"boolean", t_boolean, "", 0},
+    {"number", t_number, "", 0},
+    {"integer", t_integer, "", 0},
+    {"float", t_float, "", 0},
+    {"callable", t_callable, "", 0},
+    {"escaped", t_escaped, "", 0},
+    {"odd", t_odd, "", 0},
+    {"even", t_even, "", 0},
+    {"divisibleby", t_divisibleby, "num", 0},
+    {"upper", rkv_j_str_isupper, "", 1},
+    {"lower", rkv_j_str_islower, "", 1},
+    {"sameas", t_sameas, "other", 0},
+    {"filter", t_filter, "", 0},
+    {"test", t_test, "", 0},
+    {"in", t_in, "seq", 0},
+    {"eq", t_eq, "1", 0},
+    {"equalto", t_eq, "1", 0},
+    {"==", t_eq, "1", 0},
+    {"ne", t_ne, "1", 0},
+    {"!=", t_ne, "1", 0},
+    {"gt", t_gt, "1", 0},
+    {"greaterthan", t_gt, "1", 0},
+    {">", t_gt, "1", 0},
+    {"ge", t_ge, "1", 0},
+    {">=", t_ge, "1", 0},
+    {"lt", t_lt, "1", 0},
+    {"lessthan", t_lt, "1", 0},
+    {"<", t_lt, "1", 0},
+    {"le", t_le, "1", 0},
+    {"<=", t_le, "1", 0},
+    {NULL, NULL, NULL, 0}};
 
 const jdef *rkv_j_test(const char *s, size_t n)
 {
-    return rkv_j_find_def(rkv_j_tests, s, n);
+    return rkv_j_find_def(tests, s, n);
 }

@@ -13,7 +13,7 @@
 #include "text/chat_ast.h"
 #include "text/chat_ops.h"
 
-/* ---- making strings ------------------------------------------------------------------------------ */
+/* ---- making strings -------------------------------------------------------------------------- */
 
 rkv_status rkv_j_put(jctx *c, const char *s, size_t n)
 {
@@ -51,7 +51,7 @@ rkv_status rkv_j_take(jctx *c, size_t mark, jval *out)
     return RKV_OK;
 }
 
-/* ---- str() and repr() ------------------------------------------------------------------------------ */
+/* ---- str() and repr() ------------------------------------------------------------------------ */
 
 static rkv_status put_text(jctx *c, const char *s)
 {
@@ -129,8 +129,8 @@ static rkv_status put_range(jctx *c, const jrange *r)
     if (r->step == 1)
         snprintf(buf, sizeof buf, "range(%lld, %lld)", (long long)r->start, (long long)r->stop);
     else
-        snprintf(buf, sizeof buf, "range(%lld, %lld, %lld)", (long long)r->start, (long long)r->stop,
-                 (long long)r->step);
+        snprintf(buf, sizeof buf, "range(%lld, %lld, %lld)", (long long)r->start,
+                 (long long)r->stop, (long long)r->step);
     return put_text(c, buf);
 }
 
@@ -221,7 +221,7 @@ rkv_status rkv_j_to_string(jctx *c, const jval *v, jval *out)
     return rkv_j_take(c, mark, out);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* Digits without a point, and the power of ten of the first one. */
 static int shortest_digits(double f, char *digits, int *power)
@@ -257,8 +257,8 @@ void rkv_j_float_text(double f, char *buf)
     }
     const int n = shortest_digits(f, digits, &power);
     if (power < -4 || power >= 16) {
-        sprintf(buf, "%c%s%se%c%02d", digits[0], n > 1 ? "." : "", digits + 1, power < 0 ? '-' : '+',
-                abs(power));
+        sprintf(buf, "%c%s%se%c%02d", digits[0], n > 1 ? "." : "", digits + 1,
+                power < 0 ? '-' : '+', abs(power));
     } else if (power < 0) {
         sprintf(buf, "0.%.*s%s", -power - 1, "000", digits);
     } else {
@@ -275,7 +275,8 @@ static void trim(const char **s, size_t *n)
     *n = t.n;
 }
 
-/* Copies n bytes without the underscores that stand between two digits; 0 when one stands elsewhere. */
+/* Copies n bytes without the underscores that stand between two digits; 0 when one stands
+ * elsewhere. */
 static int drop_underscores(char *buf, size_t size, const char *s, size_t n, int (*is_digit)(int))
 {
     size_t m = 0;
@@ -406,7 +407,7 @@ int rkv_j_parse_int(const char *s, size_t n, int base, int64_t *out)
     return 1;
 }
 
-/* ---- code points ----------------------------------------------------------------------------------- */
+/* ---- code points ----------------------------------------------------------------------------- */
 
 size_t rkv_j_decode(const char *s, size_t n, uint32_t *cp)
 {
@@ -458,8 +459,8 @@ int rkv_j_is_space(uint32_t cp)
 {
     if (cp < 0x80)
         return (cp >= 9 && cp <= 13) || (cp >= 28 && cp <= 32);
-    return cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 ||
-           cp == 0x2029 || cp == 0x202f || cp == 0x205f || cp == 0x3000;
+    return cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) ||
+           cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f || cp == 0x3000;
 }
 
 int rkv_j_is_printable(uint32_t cp)

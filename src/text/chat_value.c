@@ -10,7 +10,8 @@
 #include "base/mem.h"
 #include "text/chat_ops.h"
 
-/* Under AddressSanitizer each piece of the arena is fenced off, so that a read past a value is seen. */
+/* Under AddressSanitizer each piece of the arena is fenced off, so that a read past a value is
+ * seen. */
 #if defined __SANITIZE_ADDRESS__
 #define FENCED 1
 #elif defined __has_feature
@@ -37,7 +38,7 @@ struct jblock {
     _Alignas(ALIGN) char data[];
 };
 
-/* ---- failing ------------------------------------------------------------------------------------ */
+/* ---- failing --------------------------------------------------------------------------------- */
 
 rkv_status rkv_j_fail(jctx *c, rkv_status s, const char *format, ...)
 {
@@ -71,14 +72,16 @@ rkv_status rkv_j_enter(jctx *c)
 const char *rkv_j_type(const jval *v)
 {
     static const char *const name[J_N_KIND] = {
-        "missing", "Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple", "dict",
-        "dict view", "range", "generator", "Namespace", "LoopContext", "Macro", "function", "method",
-        "Cycler", "Joiner"};
+        "missing",     "Undefined", "NoneType", "bool",      "int",    "float",     "str",
+        "list",        "tuple",     "dict",     "dict view", "range",  "generator", "Namespace",
+        "LoopContext", "Macro",     "function", "method",    "Cycler", "Joiner"};
     static const char *const view[] = {"dict_keys", "dict_values", "dict_items"};
-    return v->kind == J_VIEW ? view[v->sub] : v->kind == J_STRING && v->safe ? "Markup" : name[v->kind];
+    return v->kind == J_VIEW                ? view[v->sub]
+           : v->kind == J_STRING && v->safe ? "Markup"
+                                            : name[v->kind];
 }
 
-/* ---- arena -------------------------------------------------------------------------------------- */
+/* ---- arena ----------------------------------------------------------------------------------- */
 
 static jblock *new_block(jctx *c, size_t need)
 {
@@ -135,7 +138,7 @@ void rkv_j_free_all(jctx *c)
     rkv_text_free(&c->out);
 }
 
-/* ---- scalars and strings ------------------------------------------------------------------------ */
+/* ---- scalars and strings --------------------------------------------------------------------- */
 
 jval rkv_j_none(void)
 {
@@ -185,7 +188,8 @@ rkv_status rkv_j_concat(jctx *c, const jval *a, const jval *b, jval *out)
         return RKV_J_LIMIT(c, STRING);
     RKV_TRY(rkv_j_step(c, b->n >> 8));
     jblock *top = c->block;
-    const int newest = top && a->n && a->s + a->n == top->data + top->n && b->n <= top->cap - top->n;
+    const int newest =
+        top && a->n && a->s + a->n == top->data + top->n && b->n <= top->cap - top->n;
     char *p;
     if (newest) {
         p = top->data + top->n - a->n;
@@ -204,7 +208,7 @@ rkv_status rkv_j_concat(jctx *c, const jval *a, const jval *b, jval *out)
     return RKV_OK;
 }
 
-/* ---- containers ---------------------------------------------------------------------------------- */
+/* ---- containers ------------------------------------------------------------------------------ */
 
 rkv_status rkv_j_list(jctx *c, jkind kind, size_t cap, jval *out)
 {
@@ -238,6 +242,15 @@ rkv_status rkv_j_append(jctx *c, jlist *l, const jval *v)
     return RKV_OK;
 }
 
+void rkv_j_reverse(jlist *l)
+{
+    for (size_t i = 0, j = l->n; i + 1 < j; i++) {
+        const jval v = l->v[i];
+        l->v[i] = l->v[--j];
+        l->v[j] = v;
+    }
+}
+
 rkv_status rkv_j_dict(jctx *c, jkind kind, size_t cap, jval *out)
 {
     if (cap > RKV_CHAT_MAX_ITEMS)
@@ -263,7 +276,8 @@ jval *rkv_j_find_string(const jdict *d, const char *s, size_t n)
 
 static int hashable(const jval *key, int depth)
 {
-    if (key->kind == J_LIST || key->kind == J_DICT || (key->kind == J_VIEW && key->sub != J_VALUES) || !depth)
+    if (key->kind == J_LIST || key->kind == J_DICT ||
+        (key->kind == J_VIEW && key->sub != J_VALUES) || !depth)
         return 0;
     for (size_t i = 0; key->kind == J_TUPLE && i < key->list->n; i++)
         if (!hashable(&key->list->v[i], depth - 1))
@@ -330,7 +344,7 @@ rkv_status rkv_j_pair(jctx *c, const jval *a, const jval *b, jval *out)
     return RKV_OK;
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static size_t count(const cJSON *json)
 {

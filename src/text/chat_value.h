@@ -1,9 +1,10 @@
 /* Values, memory and text of the template interpreter (j: Jinja). Private to chat*.c.
  *
- * Everything that a rendering makes lives in an arena of its context and is freed at its end, so that
- * functions simply return on failure. Values are small and passed by value or const pointer; strings
- * are immutable, borrowed (template, variables) or in the arena, and not 0-terminated; lists and dicts
- * are shared by reference, as in Python. Functions that return a status have filled the error. */
+ * Everything that a rendering makes lives in an arena of its context and is freed at its end, so
+ * that functions simply return on failure. Values are small and passed by value or const pointer;
+ * strings are immutable, borrowed (template, variables) or in the arena, and not 0-terminated;
+ * lists and dicts are shared by reference, as in Python. Functions that return a status have filled
+ * the error. An out parameter may not be one of the inputs, unless a comment allows it. */
 #ifndef RKV_CHAT_VALUE_H
 #define RKV_CHAT_VALUE_H
 
@@ -20,7 +21,7 @@ enum {
     RKV_CHAT_MAX_TEMPLATE = 1 << 20,    /* bytes of template text */
     RKV_CHAT_MAX_NESTING = 64,          /* levels of blocks, of expressions, of data */
     RKV_CHAT_MAX_CALLS = 64,            /* macros called from within macros */
-    RKV_CHAT_MAX_DEPTH = 640,           /* nodes under evaluation, through all macros */
+    RKV_CHAT_MAX_DEPTH = 1000,          /* nodes under evaluation, through all macros */
     RKV_CHAT_MAX_STEPS = 20000000,      /* nodes evaluated, items and bytes handled (weighted) */
     RKV_CHAT_MAX_RANGE = 100000,        /* length of a range, as in jinja2's sandbox */
     RKV_CHAT_MAX_ITEMS = 1 << 20,       /* of one list or dict */
@@ -39,7 +40,7 @@ typedef struct jiter jiter;
 typedef struct jdef jdef;
 
 typedef enum jkind {
-    J_ABSENT,           /* no value at all: an argument not given, a variable before its first set */
+    J_ABSENT,           /* no value: an argument not given, a variable before its first set */
     J_UNDEFINED,        /* jinja2's Undefined; sub says how s, n or i describe it */
     J_NONE,
     J_BOOL,             /* i */
@@ -123,8 +124,8 @@ typedef struct jkeyword {
     jval v;
 } jkeyword;
 
-/* Arguments of a call. After binding to a definition with named parameters there are exactly as many
- * positional values as it has parameters, J_ABSENT where none was given, and no keywords. */
+/* Arguments of a call. After binding to a definition with named parameters there are exactly as
+ * many positional values as it has parameters, J_ABSENT where none was given, and no keywords. */
 typedef struct jargs {
     jval *v;
     int n;
@@ -153,7 +154,7 @@ struct jctx {
     int64_t steps;
     jblock *block;              /* arena, newest first */
     size_t memory;              /* bytes taken by it */
-    rkv_text out;               /* the output; blocks that capture and strings in the making stack up
+    rkv_text out;               /* the output; captured blocks and strings in the making stack up
                                  * at its end */
     struct jname **names;       /* interned identifiers, open hash table */
     size_t n_name, cap_name;
@@ -164,7 +165,7 @@ struct jctx {
     int flow;                   /* a break or continue on its way to its loop */
 };
 
-/* ---- failing (chat_value.c) ------------------------------------------------------------------- */
+/* ---- failing (chat_value.c) ------------------------------------------------------------------ */
 
 /* "chat template line 7: ..." */
 rkv_status rkv_j_fail(jctx *c, rkv_status s, const char *format, ...) RKV_PRINTF(3, 4);
@@ -176,7 +177,7 @@ rkv_status rkv_j_enter(jctx *c);
 /* Name of a kind as Python calls the type. */
 const char *rkv_j_type(const jval *v);
 
-/* ---- memory and making values (chat_value.c) --------------------------------------------------- */
+/* ---- memory and making values (chat_value.c) ------------------------------------------------- */
 
 /* n bytes, 16-byte aligned; NULL: c->status says why. */
 void *rkv_j_alloc(jctx *c, size_t n);
@@ -191,11 +192,12 @@ jval rkv_j_string(const char *s, size_t n);
 jval rkv_j_literal(const char *s);
 /* out = copy of n bytes. */
 rkv_status rkv_j_copy(jctx *c, const char *s, size_t n, jval *out);
-/* out = a's bytes followed by b's. Cheap when a is the newest string. */
+/* out = a's bytes followed by b's. Cheap when a is the newest string. out may be a. */
 rkv_status rkv_j_concat(jctx *c, const jval *a, const jval *b, jval *out);
 /* An empty list (J_LIST or J_TUPLE) with room for cap items; dict (J_DICT or J_NAMESPACE). */
 rkv_status rkv_j_list(jctx *c, jkind kind, size_t cap, jval *out);
 rkv_status rkv_j_append(jctx *c, jlist *l, const jval *v);
+void rkv_j_reverse(jlist *l);
 rkv_status rkv_j_dict(jctx *c, jkind kind, size_t cap, jval *out);
 /* Whether Python lets it be a key. */
 int rkv_j_is_hashable(const jval *key);
@@ -207,7 +209,7 @@ rkv_status rkv_j_set_item(jctx *c, jdict *d, const jval *key, const jval *value)
 rkv_status rkv_j_from_json(jctx *c, const cJSON *json, jval *out);
 rkv_status rkv_j_pair(jctx *c, const jval *a, const jval *b, jval *out);
 
-/* ---- text (chat_text.c) ------------------------------------------------------------------------- */
+/* ---- text (chat_text.c) ---------------------------------------------------------------------- */
 
 /* Strings are made at the end of c->out: size_t mark = c->out.n, put ..., then rkv_j_take. */
 rkv_status rkv_j_put(jctx *c, const char *s, size_t n);
@@ -217,7 +219,7 @@ rkv_status rkv_j_take(jctx *c, size_t mark, jval *out);
 /* Python's str() and repr(). */
 rkv_status rkv_j_put_str(jctx *c, const jval *v);
 rkv_status rkv_j_put_repr(jctx *c, const jval *v);
-/* v itself when it is a string, else its str(). */
+/* v itself when it is a string, else its str(). out may be v. */
 rkv_status rkv_j_to_string(jctx *c, const jval *v, jval *out);
 /* Shortest decimal text that gives f back, as Python writes it; buf holds 32. */
 void rkv_j_float_text(double f, char *buf);
