@@ -35,13 +35,17 @@ class Product:
     def __init__(self, rkv, model, work):
         self.rkv, self.model, self.work = rkv, model, pathlib.Path(work)
 
-    def call(self, command, *options, stdin=None, tier=None):
+    def run(self, command, *options, stdin=None, tier=None):
         env = {**os.environ, **({"RKV_CPU": tier} if tier else {})}
-        done = subprocess.run([self.rkv, command, "-m", self.model, *options], input=stdin, env=env,
-                              capture_output=True, check=False)
+        done = subprocess.run([self.rkv, command, *options], input=stdin, env=env, capture_output=True,
+                              check=False)
         if done.returncode:
             raise RuntimeError(f"rkv {command}: {done.stderr.decode()}")
-        return json.loads(done.stdout)
+        return done.stdout
+
+    def call(self, command, *options, **more):
+        """On the model; the output is JSON."""
+        return json.loads(self.run(command, "-m", self.model, *options, **more))
 
     def tokens(self, text):
         return self.call("tokenize", "--bos", "--special", stdin=text.encode())
@@ -155,7 +159,7 @@ def run_model(product, path, a):
     ids = product.tokens(long)
     prompts = [product.tokens(t)[:60] for t in texts_of(a.texts, ["apple.txt", "boss.txt", "gap.txt",
                                                                   "love.txt", "useful.txt"])]
-    own = product.call("inspect")["machine"]["tier"]
+    own = product.call("inspect", "--json")["machine"]["tier"]
     tiers = [(f"{own}, f16 cache", own, []), (f"{own}, f32 cache", own, ["-ctk", "f32", "-ctv", "f32"]),
              ("ref, f32 cache", "ref", ["-ctk", "f32", "-ctv", "f32"])]
     return {"file": pathlib.Path(path).name, "sha256": sha256(path),

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""The command on a real model against the exact reference: logits, greedy tokens, kept sets, sweep,
+budgets. A short form of bench/accuracy.py with limits; needs numpy and gguf.
+
+    tests/check_model.py --rkv RKV --model MODEL.gguf
+"""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "ref"), str(HERE.parent / "bench")]
+
+import numpy as np                                              # noqa: E402
+import accuracy                                                 # noqa: E402
+import policy                                                   # noqa: E402
+import sweep                                                    # noqa: E402
+from gguf_model import Model                                    # noqa: E402
+
+passed = failed = 0
+DATA = HERE.parent / "tools" / "quickstart-data"
+
+
+def check(ok, text):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    if not ok:
+        print(f"check_model: failed: {text}", file=sys.stderr)
+
+
+def check_logits(product, model, ids, own):
+    plain = ["-ctk", "f32", "-ctv", "f32"]
+    rows = accuracy.check_logits(product, model, ids, [("own", own, []), ("ref", "ref", plain)])
+    check(rows["own"]["mean_kl"] <= 1e-4, f"mean KL {rows['own']['mean_kl']}")
+    check(rows["own"]["top1"] >= 0.98, f"top-1 agreement {rows['own']['top1']}")
+    check(rows["ref"]["max_logit_difference"] <= 1e-3, f"tier ref {rows['ref']}")
+
+
+def check_greedy(product, model, prompts):
+    for p in accuracy.check_greedy(product, model, prompts, 24):
+        check(p["tokens"] > 0 and not p["wrong"], f"greedy {p}")
+
+
+def check_select(product, model, ids):
+    for row in accuracy.check_select(product, model, ids, ["10%", "30%"]):
+        check(row["total_exact"], f"total of {row}")
+        # what differs must tie with the cut within the rounding of a float32 score
+        check(row["largest_relative_gap"] < 1e-4, f"kept sets {row}")
+        check(row["heads_equal"] > 0.9 * row["heads"], f"kept sets {row}")
+
+
+def check_sweep(product, model, ids):
+    """Sensitivities of a short prompt, and the budgets that follow from them."""
+    work = product.work
+    answer = ids[400:416]
+    (work / "one.jsonl").write_text(json.dumps({"prompt_ids": ids[:400], "response_ids": answer}) + "\n")
+    got = product.call("profile", "--data", str(work / "one.jsonl"), "-o", str(work / "p.json"),
+                       "--response", "answers", "--noise-seeds", "1", "--json")
+    table, _ = sweep.sweep(model, [(0, ids[:400], answer)], 0.5, 1, 32, True, lambda i, e: None)
+    want = table.mean(axis=(0, 1))
+    mine = np.array([e["mean"] for e in got["sensitivity"]])
+    check(len(mine) == len(want), "layers of the profile")
+    worst = float(np.abs(mine / want - 1).max())
+    # float32 sums in another order move a sensitivity by about 1e-4 of itself
+    check(worst < 0.02, f"sensitivities differ by {worst:.3g} relative")
+    print(f"  sweep: largest relative difference {worst:.2g}")
+    for budget in ("10%", "25%", "50%"):
+        b = json.loads(product.run("budget", "--kv-profile", str(work / "p.json"), "--kv-budget", budget,
+                                   "-c", "1500", "--json"))
+        cap = policy.cap_of(budget, 1500)
+        ref, gap = policy.layer_budgets(policy.ripple_weights(mine), cap, 1500)
+        check([e["budget"] for e in b["layers"]] == ref or gap < 1e-9, f"budgets at {budget}")
+        check(b["total"] == cap * len(ref), f"total at {budget}")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--rkv", required=True)
+    p.add_argument("--model", required=True)
+    a = p.parse_args()
+    model = Model(a.model, np.float32)
+    text = (DATA / "handbook.txt").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as work:
+        product = accuracy.Product(a.rkv, a.model, work)
+        own = product.call("inspect", "--json")["machine"]["tier"]
+        ids = product.tokens(text)
+        check_logits(product, model, ids[:200], own)
+        check_greedy(product, model, [ids[i:i + 40] for i in (0, 500, 1500)])
+        check_select(product, model, ids[:1000])
+        check_sweep(product, model, ids)
+    print(f"model: {passed} passed, {failed} failed, 0 skipped")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
