@@ -303,13 +303,13 @@ static rkv_status put_directive(percent *p, const char **s, const char *end)
 {
     spec f = {.precision = -1};
     jval v;
+    if (*s < end && **s == '%')
+        return rkv_j_put(p->c, (*s)++, 1);
     RKV_TRY(read_key(p, s, end));
     RKV_TRY(read_flags(p, s, end, &f));
     if (*s == end)
         return bad(p->c, "incomplete format");
     f.type = *(*s)++;
-    if (f.type == '%')
-        return rkv_j_put(p->c, "%", 1);
     if (!f.type || !strchr("diuoxXeEfFgGcrsa", f.type))
         return rkv_j_fail(p->c, RKV_E_FORMAT, "unsupported format character '%c'", f.type);
     RKV_TRY(next_value(p, &v));

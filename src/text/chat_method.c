@@ -135,8 +135,10 @@ static rkv_status l_reverse(jctx *c, const jval *self, const jargs *a, jval *out
 static rkv_status l_sort(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     jval keys;
+    int reverse;
+    RKV_TRY(rkv_j_want_flag(c, &a->v[0], &reverse));
     RKV_TRY(rkv_j_to_list(c, self, &keys));
-    RKV_TRY(rkv_j_sort(c, self->list->v, keys.list->v, self->list->n, rkv_j_truth(&a->v[0])));
+    RKV_TRY(rkv_j_sort(c, self->list->v, keys.list->v, self->list->n, reverse));
     *out = rkv_j_none();
     return RKV_OK;
 }

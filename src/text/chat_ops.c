@@ -112,6 +112,15 @@ rkv_status rkv_j_want_int(jctx *c, const jval *v, int64_t *i)
     return RKV_OK;
 }
 
+rkv_status rkv_j_want_flag(jctx *c, const jval *v, int *flag)
+{
+    int64_t i = 0;
+    if (v->kind != J_ABSENT)
+        RKV_TRY(rkv_j_want_int(c, v, &i));
+    *flag = i != 0;
+    return RKV_OK;
+}
+
 rkv_status rkv_j_want_string(jctx *c, const jval *v)
 {
     return v->kind == J_STRING ? RKV_OK

@@ -26,6 +26,8 @@ int rkv_j_has_length(const jval *v);
 rkv_status rkv_j_len(jctx *c, const jval *v, size_t *n);
 /* An integer argument (bool or int). */
 rkv_status rkv_j_want_int(jctx *c, const jval *v, int64_t *i);
+/* An integer argument that stands for a truth value; absent: 0. */
+rkv_status rkv_j_want_flag(jctx *c, const jval *v, int *flag);
 rkv_status rkv_j_want_string(jctx *c, const jval *v);
 uint64_t rkv_j_range_length(const jrange *r);
 rkv_status rkv_j_repeat(jctx *c, const jval *v, int64_t times, jval *out);

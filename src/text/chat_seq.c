@@ -49,6 +49,8 @@ static rkv_status sort_key(jctx *c, const jval *item, const jval *attribute, int
 static rkv_status f_sort(jctx *c, const jval *self, const jargs *a, jval *out)
 {
     jval l, keys;
+    int reverse;
+    RKV_TRY(rkv_j_want_flag(c, &a->v[0], &reverse));
     RKV_TRY(rkv_j_to_list(c, self, &l));
     RKV_TRY(rkv_j_list(c, J_LIST, l.list->n, &keys));
     for (size_t i = 0; i < l.list->n; i++) {
@@ -56,7 +58,7 @@ static rkv_status f_sort(jctx *c, const jval *self, const jargs *a, jval *out)
         RKV_TRY(sort_key(c, &l.list->v[i], &a->v[2], rkv_j_truth(&a->v[1]), &key));
         RKV_TRY(rkv_j_append(c, keys.list, &key));
     }
-    RKV_TRY(rkv_j_sort(c, l.list->v, keys.list->v, l.list->n, rkv_j_truth(&a->v[0])));
+    RKV_TRY(rkv_j_sort(c, l.list->v, keys.list->v, l.list->n, reverse));
     *out = l;
     return RKV_OK;
 }
@@ -75,7 +77,9 @@ static rkv_status f_dictsort(jctx *c, const jval *self, const jargs *a, jval *ou
         return rkv_j_fail(c, RKV_E_FORMAT,
                           "dictsort: you can only sort by either \"key\" or \"value\"");
     jval l, keys;
+    int reverse;
     const jval none = {.kind = J_ABSENT};
+    RKV_TRY(rkv_j_want_flag(c, &a->v[2], &reverse));
     RKV_TRY(rkv_j_to_list(c, &view, &l));
     RKV_TRY(rkv_j_list(c, J_LIST, l.list->n, &keys));
     for (size_t i = 0; i < l.list->n; i++) {
@@ -84,7 +88,7 @@ static rkv_status f_dictsort(jctx *c, const jval *self, const jargs *a, jval *ou
                        &key));
         RKV_TRY(rkv_j_append(c, keys.list, &key));
     }
-    RKV_TRY(rkv_j_sort(c, l.list->v, keys.list->v, l.list->n, rkv_j_truth(&a->v[2])));
+    RKV_TRY(rkv_j_sort(c, l.list->v, keys.list->v, l.list->n, reverse));
     *out = l;
     return RKV_OK;
 }

@@ -241,7 +241,9 @@ rkv_status rkv_j_split_lines(jctx *c, const jval *s, int keep, jval *out)
 
 static rkv_status s_splitlines(jctx *c, const jval *self, const jargs *a, jval *out)
 {
-    return rkv_j_split_lines(c, self, rkv_j_truth(&a->v[0]), out);
+    int keep;
+    RKV_TRY(rkv_j_want_flag(c, &a->v[0], &keep));
+    return rkv_j_split_lines(c, self, keep, out);
 }
 
 static rkv_status partition(jctx *c, const jval *self, const jargs *a, int back, jval *out)

@@ -4,7 +4,8 @@
     diff.py [--cases N] [--seed S] [--program PATH] [--show N] [--mutate FOLDER]
 
 With --mutate, the templates of a folder (*.jinja) with random small damage instead. Each case has its own seed, printed with a difference; --seed S --cases 1 replays it. Both must print
-the same text or both fail. Skips (exit code 77) when jinja2 is not installed."""
+the same text or both fail. One difference is known and left: jinja2 folds constants before it looks up
+names, so that false and x|nofilter prints False; ours refuses the unknown filter. Skips (exit code 77) when jinja2 is not installed."""
 import argparse
 import glob
 import os
