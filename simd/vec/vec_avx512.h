@@ -232,7 +232,7 @@ static inline vf v_load_twice_n(const float *p, int n)
 
 static inline vf v_turn(vf x, vf c, vf s)
 {
-    return _mm512_fmaddsub_ps(x, c, v_mul(_mm512_permute_ps(x, 0xb1), s));
+    return _mm512_fmaddsub_ps(x, c, v_mul(_mm512_shuffle_ps(x, x, 0xb1), s));
 }
 
 /* Squares of 4 x 4 in the 128-bit lanes, then of lanes. */
