@@ -52,7 +52,7 @@ done
     echo '/bin/busybox mount -t proc proc /proc; /bin/busybox mount -t devtmpfs dev /dev; cd /tmp'
     printf '/program'
     for a in "$@"; do printf " '%s'" "$a"; done
-    printf '\necho "guest-exit $?"\n/bin/busybox sleep 1\n/bin/busybox poweroff -f\n'
+    printf '\necho "guest-exit $?"\n/bin/busybox sleep 2\n/bin/busybox poweroff -f\n'
 } > "$root/init"
 chmod +x "$root/init"
 (cd "$root" && find . | cpio -o -H newc 2> /dev/null | gzip -1 > "$dir/iso/initrd.gz")
@@ -65,7 +65,7 @@ DEFAULT guest
 PROMPT 0
 LABEL guest
   KERNEL /vmlinuz
-  APPEND initrd=/initrd.gz console=ttyS0 quiet loglevel=2 panic=-1 mitigations=off nokaslr random.trust_cpu=on tsc=reliable tsc_early_khz=20000 lpj=80000 no_timer_check nopku clearcpuid=xsaves,xsavec
+  APPEND initrd=/initrd.gz console=ttyS0,115200 quiet loglevel=2 panic=-1 mitigations=off nokaslr random.trust_cpu=on tsc=reliable tsc_early_khz=20000 lpj=80000 no_timer_check nopku clearcpuid=xsaves,xsavec
 END
 xorriso -as mkisofs -quiet -o "$dir/boot.iso" -b isolinux/isolinux.bin -c isolinux/boot.cat \
     -no-emul-boot -boot-load-size 4 -boot-info-table "$dir/iso" 2> /dev/null

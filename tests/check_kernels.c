@@ -1,5 +1,5 @@
 /* Every kernel of kernels.def against its reference, at every tier that this CPU has.
- * check_kernels [--seed N] [--kernel PATTERN] [--case I] [--cases N] [--list]
+ * check_kernels [--seed N] [--kernel PATTERN] [--skip PATTERN] [--case I] [--cases N] [--list]
  * PATTERN is a shell pattern of kernel names; --cases runs at most N cases per kernel, evenly chosen. */
 #include "config.h"
 #include "check.h"
@@ -86,7 +86,7 @@ static void check_row(int i, uint32_t have, const run_options *o)
 
 static int usage(void)
 {
-    fputs("usage: check_kernels [--seed N] [--kernel PATTERN] [--case I] [--cases N] [--list]\n", stderr);
+    fputs("usage: check_kernels [--seed N] [--kernel PATTERN] [--skip PATTERN] [--case I] [--cases N] [--list]\n", stderr);
     return 2;
 }
 
@@ -94,16 +94,18 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"seed", required_argument, NULL, 's'},  {"kernel", required_argument, NULL, 'k'},
-        {"case", required_argument, NULL, 'i'},  {"cases", required_argument, NULL, 'n'},
-        {"list", no_argument, NULL, 'l'},        {NULL, 0, NULL, 0},
+        {"skip", required_argument, NULL, 'x'},  {"case", required_argument, NULL, 'i'},
+        {"cases", required_argument, NULL, 'n'}, {"list", no_argument, NULL, 'l'},
+        {NULL, 0, NULL, 0},
     };
     run_options o = {.seed = (uint64_t)time(NULL), .only_case = -1};
-    const char *pattern = all;
+    const char *pattern = all, *unwanted = "";
     int list = 0;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
         switch (c) {
         case 's': o.seed = strtoull(optarg, NULL, 0); break;
         case 'k': pattern = optarg; break;
+        case 'x': unwanted = optarg; break;
         case 'i': o.only_case = atoi(optarg); break;
         case 'n': o.n_case = atoi(optarg); break;
         case 'l': list = 1; break;
@@ -122,6 +124,8 @@ int main(int argc, char **argv)
             continue;
         if (list)
             printf("%s%s\n", rows[i].name, (have & rows[i].isa) == rows[i].isa ? "" : " (not on this CPU)");
+        else if (!fnmatch(unwanted, rows[i].name, 0))
+            SKIP(1, "%s: not wanted", rows[i].name);
         else
             check_row(i, have, &o);
         fflush(stdout);
