@@ -318,4 +318,16 @@ static inline vf v_sum8(vf a, vf b, vf c, vf d, vf e, vf f, vf g, vf h)
 #undef RKV_JOIN
 }
 
+/* Of two results of v_sum8 whose vectors a to d belong to one query and e to h to another: the sums of the
+ * first query, and of the second, in the order of rows. */
+static inline vf v_firsts(vf low_rows, vf high_rows)
+{
+    return _mm256_permute2f128_ps(low_rows, high_rows, 0x20);
+}
+
+static inline vf v_seconds(vf low_rows, vf high_rows)
+{
+    return _mm256_permute2f128_ps(low_rows, high_rows, 0x31);
+}
+
 #endif

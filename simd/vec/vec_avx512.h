@@ -320,4 +320,14 @@ static inline vf v_sum8(vf a, vf b, vf c, vf d, vf e, vf f, vf g, vf h)
 #undef RKV_JOIN
 }
 
+static inline vf v_firsts(vf low_rows, vf high_rows)
+{
+    return _mm512_shuffle_f32x4(low_rows, high_rows, 0x44);
+}
+
+static inline vf v_seconds(vf low_rows, vf high_rows)
+{
+    return _mm512_shuffle_f32x4(low_rows, high_rows, 0xee);
+}
+
 #endif
