@@ -1,7 +1,7 @@
-/* kv_score and kv_mix for one KV type on the vector vocabulary; contracts in kernels.h. Included once per
- * type, with KV_DT its name, KV_ELEM its element and, after the first, the tier's gemm above.
- * A tile of keys or values is made floats once, for all queries: it stays in the first-level cache, memory
- * is read in one pass, and a query's sums do not depend on how many queries there are. */
+/* kv_score and kv_mix for one KV type on the vector vocabulary; contracts in kernels.h. Included
+ * once per type, with KV_DT its name and KV_ELEM its element.
+ * A tile of keys or values is made floats once, for all queries: it stays in the first-level cache,
+ * memory is read in one pass, and a query's sums do not depend on how many queries there are. */
 
 #define KV_PASTE(a, b) a##b
 #define KV_NAME(a, b) KV_PASTE(a, b)
@@ -14,16 +14,16 @@
 #ifndef RKV_KV_TILE
 #define RKV_KV_TILE
 enum {
-    KV_KEY_D = 512,                     /* longest part of a key that a tile holds */
-    KV_VALUES = 4096,                   /* floats of a tile of values */
-    KV_AHEAD = 4096,                    /* bytes from what is read to what is prefetched */
-    KV_VALUE_D = 256,                   /* longest part of a value */
+    KV_KEY_D = 512,   /* longest part of a key that a tile holds */
+    KV_VALUES = 4096, /* floats of a tile of values */
+    KV_AHEAD = 4096,  /* bytes from what is read to what is prefetched */
+    KV_VALUE_D = 256, /* longest part of a value */
 };
 
-/* sum[i][j] += q_i . row first + j of the tile, lane by lane, over n_q x rows products; n_q and rows are
- * constants. q: n_q queries, stride apart; n: the last elements, where there are no 8. */
-static RKV_ALWAYS_INLINE void kv_step(vf *sum, const float *q, ptrdiff_t stride, const float *tile, int n,
-                                      const int n_q, const int rows)
+/* sum[i][j] += q_i . row first + j of the tile, lane by lane, over n_q x rows products; n_q and
+ * rows are constants. q: n_q queries, stride apart; n: the last elements, where there are no 8. */
+static RKV_ALWAYS_INLINE void kv_step(vf *sum, const float *q, ptrdiff_t stride, const float *tile,
+                                      int n, const int n_q, const int rows)
 {
     RKV_UNROLL(2)
     for (int i = 0; i < n_q; i++) {
@@ -35,8 +35,8 @@ static RKV_ALWAYS_INLINE void kv_step(vf *sum, const float *q, ptrdiff_t stride,
 }
 
 /* The same over d elements; tile[d / 8, rounded up][V_ROWS][V_LEN]. */
-static RKV_ALWAYS_INLINE void kv_add_dots(vf *sum, const float *q, ptrdiff_t stride, const float *tile, int d,
-                                          const int n_q, const int rows)
+static RKV_ALWAYS_INLINE void kv_add_dots(vf *sum, const float *q, ptrdiff_t stride,
+                                          const float *tile, int d, const int n_q, const int rows)
 {
     int e = 0;
     for (; e + 8 <= d; e += 8, tile += V_ROWS * V_LEN)
@@ -59,7 +59,8 @@ static RKV_ALWAYS_INLINE void kv_store(float *s, vf score, int n)
 }
 
 /* Two queries by half of the rows, twice: a vector of the tile is loaded once for both. */
-static inline void kv_score_two(float *s, ptrdiff_t lds, const float *q, const float *tile, int n, int d)
+static inline void kv_score_two(float *s, ptrdiff_t lds, const float *q, const float *tile, int n,
+                                int d)
 {
     enum { HALF = V_ROWS / 2 };
     vf half[2];
@@ -77,7 +78,8 @@ static inline void kv_score_two(float *s, ptrdiff_t lds, const float *q, const f
 }
 
 /* Scores of n keys, a tile of d elements, for all queries. */
-static void kv_score_tile(float *s, ptrdiff_t lds, const float *q, const float *tile, int n_q, int n, int d)
+static void kv_score_tile(float *s, ptrdiff_t lds, const float *q, const float *tile, int n_q,
+                          int n, int d)
 {
     int i = 0;
     for (; i + 2 <= n_q; i += 2)
@@ -122,18 +124,23 @@ static void KV_NAME(kv_keys_, KV_DT)(float *tile, const KV_ELEM *k, ptrdiff_t st
     for (; e + 8 <= d; e += 8, tile += V_ROWS * V_LEN) {
         RKV_UNROLL(8)
         for (int j = 0; j < V_ROWS; j++)
-            v_store(tile + j * V_LEN, KV_PAIR(k + v_row(j, 0) * stride + e, k + v_row(j, 1) * stride + e));
+            v_store(tile + j * V_LEN,
+                    KV_PAIR(k + v_row(j, 0) * stride + e, k + v_row(j, 1) * stride + e));
     }
     for (int j = 0; e < d && j < V_ROWS; j++)
-        v_store(tile + j * V_LEN, KV_PAIR_N(k + v_row(j, 0) * stride + e, k + v_row(j, 1) * stride + e, d - e));
+        v_store(tile + j * V_LEN,
+                KV_PAIR_N(k + v_row(j, 0) * stride + e, k + v_row(j, 1) * stride + e, d - e));
 }
 
-/* The same of the last keys, n < V_LEN. One beyond is a copy of the last, so that nothing outside is read. */
-static void KV_NAME(kv_last_keys_, KV_DT)(float *tile, const KV_ELEM *k, ptrdiff_t stride, int n, int d)
+/* The same of the last keys, n < V_LEN. One beyond is a copy of the last, so that nothing outside
+ * is read. */
+static void KV_NAME(kv_last_keys_, KV_DT)(float *tile, const KV_ELEM *k, ptrdiff_t stride, int n,
+                                          int d)
 {
     for (int j = 0; j < V_ROWS; j++) {
         const int lo = v_row(j, 0), hi = v_row(j, 1);
-        const KV_ELEM *p = k + (lo < n ? lo : n - 1) * stride, *r = k + (hi < n ? hi : n - 1) * stride;
+        const KV_ELEM *p = k + (lo < n ? lo : n - 1) * stride;
+        const KV_ELEM *r = k + (hi < n ? hi : n - 1) * stride;
         for (int e = 0; e < d; e += 8)
             v_store(tile + e * V_ROWS / 8 * V_LEN + j * V_LEN,
                     d - e < 8 ? KV_PAIR_N(p + e, r + e, d - e) : KV_PAIR(p + e, r + e));
@@ -149,8 +156,9 @@ static void KV_NAME(kv_tile_, KV_DT)(float *tile, const KV_ELEM *k, ptrdiff_t st
 }
 
 /* Keys longer than a tile, in parts, anew for each query. */
-static void KV_NAME(kv_score_long_, KV_DT)(float *s, ptrdiff_t lds, const float *q, const KV_ELEM *k,
-                                           float *tile, int n_q, int n, int d_head)
+static void KV_NAME(kv_score_long_, KV_DT)(float *s, ptrdiff_t lds, const float *q,
+                                           const KV_ELEM *k, float *tile, int n_q, int n,
+                                           int d_head)
 {
     for (int i = 0; i < n_q; i++) {
         vf sum[V_ROWS];
@@ -193,7 +201,7 @@ void KV_FN(kv_mix_)(float *out, const float *p, ptrdiff_t ldp, const void *v, in
         for (int t = 0; t < n_slot; t += n_row) {
             const int n = n_slot - t < n_row ? n_slot - t : n_row;
             const KV_ELEM *row = (const KV_ELEM *)v + (ptrdiff_t)t * d_head + e;
-            const int piece = d == d_head ? n * d : d;      /* whole rows follow each other */
+            const int piece = d == d_head ? n * d : d; /* whole rows follow each other */
             for (int i = 0; i < n * d; i += piece, row += d_head)
                 KV_NAME(kv_floats_, KV_DT)(tile + i, row, piece);
             RKV_TIER(gemm_f32)(out + e, d_head, p + t, ldp, tile, d, n_q, d, n, 1);

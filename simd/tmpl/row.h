@@ -1,7 +1,7 @@
 /* rmsnorm, softmax_step, rope_norm, rope_neox on the vector vocabulary; contracts in kernels.h. */
 
-/* The squares are summed in double, so that no length, range or order costs precision; two sums side by
- * side hide the latency. */
+/* The squares are summed in double, so that no length, range or order costs precision; two sums
+ * side by side hide the latency. */
 void RKV_TIER(rmsnorm_f32)(float *out, const float *x, const float *g, int n, float eps)
 {
     vd even = vd_zero(), odd = vd_zero();
@@ -17,7 +17,8 @@ void RKV_TIER(rmsnorm_f32)(float *out, const float *x, const float *g, int n, fl
     for (i = 0; i + V_LEN <= n; i += V_LEN)
         v_store(out + i, v_mul(v_mul(v_load(x + i), scale), v_load(g + i)));
     if (i < n)
-        v_store_n(out + i, v_mul(v_mul(v_load_n(x + i, n - i), scale), v_load_n(g + i, n - i)), n - i);
+        v_store_n(out + i, v_mul(v_mul(v_load_n(x + i, n - i), scale), v_load_n(g + i, n - i)),
+                  n - i);
 }
 
 /* Largest of a and the n scores. */
@@ -36,7 +37,7 @@ static inline float row_top(const float *s, int n, float a)
 float RKV_TIER(softmax_step_f32)(float *s, int n, float *m, float *l)
 {
     const float top = row_top(s, n, *m);
-    if (isinf(top)) {                           /* every score so far is masked */
+    if (isinf(top)) { /* every score so far is masked */
         for (int i = 0; i < n; i++)
             s[i] = 0.0f;
         return 1.0f;
@@ -49,7 +50,7 @@ float RKV_TIER(softmax_step_f32)(float *s, int n, float *m, float *l)
         v_store(s + i, e);
         sum = v_add(sum, e);
     }
-    for (; i < n; i += V_LEN) {                 /* a last, shorter vector: count its elements only */
+    for (; i < n; i += V_LEN) { /* a last, shorter vector: count its elements only */
         v_store_n(s + i, v_exp(v_sub(v_load_n(s + i, n - i), shift)), n - i);
         sum = v_add(sum, v_load_n(s + i, n - i));
     }

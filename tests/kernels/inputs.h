@@ -20,13 +20,13 @@ size_t rng_below(case_rng *r, size_t n);
 float rng_signed(case_rng *r);
 
 typedef enum input_kind {
-    INPUT_UNIFORM,                      /* in (-1, 1) */
-    INPUT_MIXED,                        /* signed powers of two times a uniform, 2^-20 to 2^20 */
-    INPUT_EQUAL,                        /* one value everywhere */
-    INPUT_ZERO,                         /* +0 and -0 */
-    INPUT_TINY,                         /* about 1e-20: squares lose bits or vanish */
-    INPUT_DENORMAL,                     /* below 2^-126 */
-    INPUT_HUGE,                         /* about 1e15: long sums of products stay finite */
+    INPUT_UNIFORM,  /* in (-1, 1) */
+    INPUT_MIXED,    /* signed powers of two times a uniform, 2^-20 to 2^20 */
+    INPUT_EQUAL,    /* one value everywhere */
+    INPUT_ZERO,     /* +0 and -0 */
+    INPUT_TINY,     /* about 1e-20: squares lose bits or vanish */
+    INPUT_DENORMAL, /* below 2^-126 */
+    INPUT_HUGE,     /* about 1e15: long sums of products stay finite */
     INPUT_KINDS
 } input_kind;
 
@@ -37,8 +37,8 @@ void input_floats(float *out, size_t n, input_kind kind, case_rng *r);
 /* Half precision of the same kinds, within its range; all finite. */
 void input_halfs(uint16_t *out, size_t n, input_kind kind, case_rng *r);
 
-/* n blocks of a weight or KV type: plain numbers of that kind (f16 and bf16 also NaN and infinity when
- * kind is INPUT_MIXED and wild is set), or random quanta under finite scales of that kind. */
+/* n blocks of a weight or KV type: plain numbers of that kind (f16 and bf16 also NaN and infinity
+ * when kind is INPUT_MIXED and wild is set), or random quanta under finite scales of that kind. */
 void input_blocks(rkv_dtype dt, void *out, size_t n, input_kind kind, int wild, case_rng *r);
 
 /* Masks scores: by mode none, some, all but one, or all become -inf. */

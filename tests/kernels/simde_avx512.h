@@ -1,6 +1,7 @@
-/* Read before every source of the avx512 tier when it is built for a CPU without AVX-512: SIMDe's portable
- * intrinsics under the native names, and in plain C those that its release in Debian 12 (0.7.4) lacks. They
- * do what Intel's Intrinsics Guide says; nothing but the element that a mask selects is touched. */
+/* Read before every source of the avx512 tier when it is built for a CPU without AVX-512: SIMDe's
+ * portable intrinsics under the native names, and in plain C those that its release in Debian 12
+ * (0.7.4) lacks. They do what Intel's Intrinsics Guide says; nothing but the element that a mask
+ * selects is touched. */
 #ifndef SIMDE_AVX512_H
 #define SIMDE_AVX512_H
 
@@ -11,24 +12,24 @@
 #include <stdint.h>
 
 /* name(mask, from): elements of a type, or 0. */
-#define EMULATE_LOAD(name, vector, mask, element, n, whole) \
-    static inline vector emulated##name(mask m, const void *from) \
-    { \
-        const element *p = from; \
-        element out[n]; \
-        for (int i = 0; i < (n); i++) \
-            out[i] = m >> i & 1 ? p[i] : 0; \
-        return whole((const void *)out); \
+#define EMULATE_LOAD(name, vector, mask, element, n, whole)                                        \
+    static inline vector emulated##name(mask m, const void *from)                                  \
+    {                                                                                              \
+        const element *p = from;                                                                   \
+        element out[n];                                                                            \
+        for (int i = 0; i < (n); i++)                                                              \
+            out[i] = m >> i & 1 ? p[i] : 0;                                                        \
+        return whole((const void *)out);                                                           \
     }
 
-#define EMULATE_STORE(name, vector, mask, element, n, whole) \
-    static inline void emulated##name(void *to, mask m, vector a) \
-    { \
-        element *p = to, some[n]; \
-        whole((void *)some, a); \
-        for (int i = 0; i < (n); i++) \
-            if (m >> i & 1) \
-                p[i] = some[i]; \
+#define EMULATE_STORE(name, vector, mask, element, n, whole)                                       \
+    static inline void emulated##name(void *to, mask m, vector a)                                  \
+    {                                                                                              \
+        element *p = to, some[n];                                                                  \
+        whole((void *)some, a);                                                                    \
+        for (int i = 0; i < (n); i++)                                                              \
+            if (m >> i & 1)                                                                        \
+                p[i] = some[i];                                                                    \
     }
 
 EMULATE_LOAD(_mm512_maskz_loadu_ps, __m512, __mmask16, float, 16, _mm512_loadu_ps)
