@@ -1,10 +1,9 @@
 /* gemm on the vector vocabulary; contract in kernels.h. The tier defines GEMM_ROWS, the rows of its
- * register tile (2 GEMM_ROWS sums, two vectors of b and a broadcast must fit the registers), and
- * GEMM_EACH_ROWS(X), which is X(1) X(2) ... X(GEMM_ROWS).
- * Every element is one chain of FMAs in ascending p, so tiles and blocks of k are free to choose. */
-
-/* So many rows of a panel of b stay in the first-level cache while all rows of a pass over them. */
-enum { GEMM_K_BLOCK = 256 };
+ * register tile (2 GEMM_ROWS sums, two vectors of b and a broadcast must fit the registers),
+ * GEMM_EACH_ROWS(X), which is X(1) X(2) ... X(GEMM_ROWS), and GEMM_K_BLOCK: so many rows of a panel
+ * of b stay in the first-level cache while all rows of a pass over them.
+ * Every element is one chain of FMAs in ascending p, so tiles and blocks of k are free to choose.
+ */
 
 typedef struct gemm_part {
     float *c;

@@ -1,6 +1,8 @@
 #include "config.h"
 #include "guard.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -104,6 +106,10 @@ void guard_lay(guard_block *b, int arena, guard_side side, size_t n_row, size_t 
     const size_t gap = apart ? align * rng_below(r, 20) : 0;
     b->stride = (ptrdiff_t)(row_bytes + gap);
     const size_t span = n_row ? (n_row - 1) * (row_bytes + gap) + row_bytes : 0;
+    if (span + 64 * align + 2 * MARGIN > GUARD_BYTES) {
+        fputs("a driver's operand needs more memory than guard.h has\n", stderr);
+        abort();
+    }
     unsigned char *data = arenas[arena].data, *end = data + GUARD_BYTES;
     if (side == GUARD_START)
         b->at = data;
