@@ -46,7 +46,8 @@
     void(name)(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_t lds, int n_row, int n_col)
 
 /* s[i][t] = q[i] . k[t] for n_q queries [n_q][d_head] f32 and n_slot keys [n_slot][d_head] of the KV
- * type; lds: floats from row to row of s. d_head % block_len == 0; any count may be 0. Sum tolerance. */
+ * type; lds: floats from row to row of s. d_head % block_len == 0; any count may be 0. Sum tolerance.
+ * Let lds (and ldp below) be no multiple of 1024: the rows would share the sets of the cache. */
 #define RKV_PROTO_kv_score(name) \
     void(name)(float *s, ptrdiff_t lds, const float *q, const void *k, int n_q, int n_slot, int d_head)
 
@@ -59,11 +60,12 @@
  * With m' = max(*m, max s): s[i] = exp(s[i] - m'); *l = *l exp(*m - m') + sum_i s[i]; *m = m'.
  * Returns exp(*m - m') as it was before the step: what earlier sums must be multiplied by; 1 when
  * nothing has been seen yet and the whole row is masked (s becomes 0). Start with *m = -inf, *l = 0.
+ * exp(s[i] - m') <= 2 ULP beyond the one rounding of the difference, which makes |s[i] - m'| more.
  * Source: online softmax, Milakov & Gimelshein 2018, algorithm 3. */
 #define RKV_PROTO_softmax_step(name) float(name)(float *s, int n, float *m, float *l)
 
-/* out[i] = x[i] g[i] / sqrt(mean x^2 + eps); out may be x. n >= 1, eps >= 0. 4 ULP beyond the sum.
- * Source: Zhang & Sennrich 2019, section 3. */
+/* out[i] = x[i] g[i] / sqrt(mean x^2 + eps); out may be x. n >= 1, eps >= 0, and the root's argument
+ * within 2^-200 and 2^200. 4 ULP beyond the sum. Source: Zhang & Sennrich 2019, section 3. */
 #define RKV_PROTO_rmsnorm(name) \
     void(name)(float *out, const float *x, const float *g, int n, float eps)
 
@@ -73,7 +75,8 @@
 /* x[i] *= a. */
 #define RKV_PROTO_scale(name) void(name)(float *x, float a, int n)
 
-/* out[i] = silu(gate[i]) up[i], silu(z) = z / (1 + exp(-z)); out may be gate or up. 8 ULP. */
+/* out[i] = silu(gate[i]) up[i], silu(z) = z / (1 + exp(-z)); out may be gate or up. 8 ULP, and
+ * 2^-120 |up[i]| where exp(-z) overflows. */
 #define RKV_PROTO_silu_mul(name) void(name)(float *out, const float *gate, const float *up, int n)
 
 /* out[i] = gelu(gate[i]) up[i], the tanh form 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))); out may

@@ -25,8 +25,8 @@ static inline vf silu_mul(vf z, vf up)
     return v_mul(v_div(z, v_add(v_set(1.0f), v_exp(v_sub(v_zero(), z)))), up);
 }
 
-/* The tanh form is a logistic function: (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), and 2 u = z (a + b z^2)
- * with a = 2 sqrt(2 / pi), b = 0.044715 a. */
+/* The tanh form is a logistic function: (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), where
+ * 2 u = z (a + b z^2) with a = 2 sqrt(2 / pi), b = 0.044715 a. */
 static inline vf gelu_mul(vf z, vf up)
 {
     const vf a = v_set(1.5957691216f), b = v_set(0.0713548163f);

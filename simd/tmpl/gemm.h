@@ -1,10 +1,9 @@
 /* gemm on the vector vocabulary; contract in kernels.h. The tier defines GEMM_ROWS, the rows of its
- * register tile (2 GEMM_ROWS sums, two vectors of b and a broadcast must fit the registers), and
- * GEMM_EACH_ROWS(X), which is X(1) X(2) ... X(GEMM_ROWS).
- * Every element is one chain of FMAs in ascending p, so tiles and blocks of k may be chosen freely. */
-
-/* So many rows of a panel of b stay in the first-level cache while all rows of a pass over them. */
-enum { GEMM_K_BLOCK = 256 };
+ * register tile (2 GEMM_ROWS sums, two vectors of b and a broadcast must fit the registers),
+ * GEMM_EACH_ROWS(X), which is X(1) X(2) ... X(GEMM_ROWS), and GEMM_K_BLOCK: so many rows of a panel
+ * of b stay in the first-level cache while all rows of a pass over them.
+ * Every element is one chain of FMAs in ascending p, so tiles and blocks of k are free to choose.
+ */
 
 typedef struct gemm_part {
     float *c;
@@ -22,12 +21,13 @@ static RKV_ALWAYS_INLINE void gemm_tile(const gemm_part *t, int n, const int row
     float *c = t->c;
     vf sum[GEMM_ROWS][8];
     RKV_UNROLL(16)
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++) {
         RKV_UNROLL(8)
         for (int v = 0; v < vecs; v++) {
             const float *from = c + r * ldc + v * V_LEN;
             sum[r][v] = !t->acc ? v_zero() : n ? v_load_n(from, n - v * V_LEN) : v_load(from);
         }
+    }
     for (int p = t->k; p > 0; p--, a++, b += ldb) {
         vf x[8];
         RKV_UNROLL(8)
@@ -42,27 +42,30 @@ static RKV_ALWAYS_INLINE void gemm_tile(const gemm_part *t, int n, const int row
         }
     }
     RKV_UNROLL(16)
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++) {
         RKV_UNROLL(8)
-        for (int v = 0; v < vecs; v++)
+        for (int v = 0; v < vecs; v++) {
+            float *to = c + r * ldc + v * V_LEN;
             if (n)
-                v_store_n(c + r * ldc + v * V_LEN, sum[r][v], n - v * V_LEN);
+                v_store_n(to, sum[r][v], n - v * V_LEN);
             else
-                v_store(c + r * ldc + v * V_LEN, sum[r][v]);
+                v_store(to, sum[r][v]);
+        }
+    }
 }
 
 typedef void (*gemm_fn)(const gemm_part *t, int n);
 
-#define GEMM_FULL(rows) \
-    static void gemm_full_##rows(const gemm_part *t, int n) \
-    { \
-        (void)n; \
-        gemm_tile(t, 0, rows, 2); \
+#define GEMM_FULL(rows)                                                                            \
+    static void gemm_full_##rows(const gemm_part *t, int n)                                        \
+    {                                                                                              \
+        (void)n;                                                                                   \
+        gemm_tile(t, 0, rows, 2);                                                                  \
     }
-#define GEMM_TAIL(rows) \
-    static void gemm_tail_##rows(const gemm_part *t, int n) \
-    { \
-        gemm_tile(t, n, rows, 2); \
+#define GEMM_TAIL(rows)                                                                            \
+    static void gemm_tail_##rows(const gemm_part *t, int n)                                        \
+    {                                                                                              \
+        gemm_tile(t, n, rows, 2);                                                                  \
     }
 GEMM_EACH_ROWS(GEMM_FULL)
 GEMM_EACH_ROWS(GEMM_TAIL)
@@ -106,7 +109,7 @@ static void gemm_columns(gemm_part t, int m, int k, int n, int wide)
         u.b += p * t.ldb;
         u.k = k - p < k_block ? k - p : k_block;
         u.acc = t.acc || p > 0;
-        /* Two balanced tiles at the end rather than a full one and a rest that starves the FMA units. */
+        /* Two balanced tiles at the end: a full one's small rest would starve the FMA units. */
         for (int i = 0, rows; i < m; i += rows) {
             const int left = m - i;
             rows = left <= GEMM_ROWS ? left : left < 2 * GEMM_ROWS ? (left + 1) / 2 : GEMM_ROWS;

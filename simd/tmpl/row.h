@@ -1,20 +1,24 @@
 /* rmsnorm, softmax_step, rope_norm, rope_neox on the vector vocabulary; contracts in kernels.h. */
 
-/* The squares are summed in double: a few percent slower than in float, but no length, range or order
- * costs precision. */
+/* The squares are summed in double, so that no length, range or order costs precision; two sums
+ * side by side hide the latency. */
 void RKV_TIER(rmsnorm_f32)(float *out, const float *x, const float *g, int n, float eps)
 {
-    vd ss = vd_zero();
+    vd even = vd_zero(), odd = vd_zero();
     int i = 0;
-    for (; i + V_LEN <= n; i += V_LEN)
-        ss = vd_add_square(ss, v_load(x + i));
-    if (i < n)
-        ss = vd_add_square(ss, v_load_n(x + i, n - i));
-    const vf scale = v_set((float)(1.0 / sqrt(vd_sum(ss) / n + (double)eps)));
+    for (; i + 2 * V_LEN <= n; i += 2 * V_LEN) {
+        even = vd_add_square(even, v_load(x + i));
+        odd = vd_add_square(odd, v_load(x + i + V_LEN));
+    }
+    for (; i < n; i += V_LEN)
+        even = vd_add_square(even, v_load_n(x + i, n - i));
+    const double square = (vd_sum(even) + vd_sum(odd)) / n;
+    const vf scale = v_set((float)(1.0 / sqrt(square + (double)eps)));
     for (i = 0; i + V_LEN <= n; i += V_LEN)
         v_store(out + i, v_mul(v_mul(v_load(x + i), scale), v_load(g + i)));
     if (i < n)
-        v_store_n(out + i, v_mul(v_mul(v_load_n(x + i, n - i), scale), v_load_n(g + i, n - i)), n - i);
+        v_store_n(out + i, v_mul(v_mul(v_load_n(x + i, n - i), scale), v_load_n(g + i, n - i)),
+                  n - i);
 }
 
 /* Largest of a and the n scores. */
@@ -33,7 +37,7 @@ static inline float row_top(const float *s, int n, float a)
 float RKV_TIER(softmax_step_f32)(float *s, int n, float *m, float *l)
 {
     const float top = row_top(s, n, *m);
-    if (isinf(top)) {                           /* every score so far is masked */
+    if (isinf(top)) { /* every score so far is masked */
         for (int i = 0; i < n; i++)
             s[i] = 0.0f;
         return 1.0f;
@@ -46,7 +50,7 @@ float RKV_TIER(softmax_step_f32)(float *s, int n, float *m, float *l)
         v_store(s + i, e);
         sum = v_add(sum, e);
     }
-    for (; i < n; i += V_LEN) {                 /* a last, shorter vector: count its elements only */
+    for (; i < n; i += V_LEN) { /* a last, shorter vector: count its elements only */
         v_store_n(s + i, v_exp(v_sub(v_load_n(s + i, n - i), shift)), n - i);
         sum = v_add(sum, v_load_n(s + i, n - i));
     }

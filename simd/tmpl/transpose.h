@@ -13,7 +13,8 @@ static inline void transpose_full(float *dst, ptrdiff_t ldd, const float *src, p
 }
 
 /* A square at the edge: the parts that do not exist are neither read nor written. */
-static void transpose_edge(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_t lds, int n_row, int n_col)
+static void transpose_edge(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_t lds, int n_row,
+                           int n_col)
 {
     vf x[V_LEN];
     for (int i = 0; i < V_LEN; i++)
@@ -23,15 +24,18 @@ static void transpose_edge(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_
         v_store_n(dst + i * ldd, x[i], n_row);
 }
 
-static void transpose_square(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_t lds, int n_row, int n_col)
+static void transpose_square(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_t lds, int n_row,
+                             int n_col)
 {
     if (n_row >= V_LEN && n_col >= V_LEN)
         transpose_full(dst, ldd, src, lds);
     else
-        transpose_edge(dst, ldd, src, lds, n_row < V_LEN ? n_row : V_LEN, n_col < V_LEN ? n_col : V_LEN);
+        transpose_edge(dst, ldd, src, lds, n_row < V_LEN ? n_row : V_LEN,
+                       n_col < V_LEN ? n_col : V_LEN);
 }
 
-/* Strips of 64 rows: the cache lines of a strip are used up, on both sides, before they are evicted. */
+/* Strips of 64 rows: the cache lines of a strip are used up, on both sides, before they are
+ * evicted. */
 void RKV_TIER(transpose_f32)(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_t lds, int n_row,
                              int n_col)
 {
@@ -39,5 +43,6 @@ void RKV_TIER(transpose_f32)(float *dst, ptrdiff_t ldd, const float *src, ptrdif
     for (int top = 0; top < n_row; top += STRIP)
         for (int c = 0; c < n_col; c += V_LEN)
             for (int r = top; r < n_row && r < top + STRIP; r += V_LEN)
-                transpose_square(dst + c * ldd + r, ldd, src + r * lds + c, lds, n_row - r, n_col - c);
+                transpose_square(dst + c * ldd + r, ldd, src + r * lds + c, lds, n_row - r,
+                                 n_col - c);
 }

@@ -1,8 +1,8 @@
 /* exp of a vector, for any tier; included after its vec_*.h.
  * <= 2 ULP on [-104, 88.7]; 0 below (also of -inf), infinite above 88.73; a NaN gives some number.
- * exp x = 2^n exp r with n = round(x log2 e), |r| <= ln 2 / 2; exp r = 1 + r + r^2 q(r), q a minimax
- * polynomial of degree 4 (error 0.06 of half an ULP), fitted by tools of our own (Lawson's weights).
- * Source of the reduction: Cody & Waite 1980, chapter 6; ln 2 in two parts, n times the first exact. */
+ * exp x = 2^n exp r with n = round(x log2 e), |r| <= ln 2 / 2, and exp r = 1 + r + r^2 q(r) with q
+ * the minimax polynomial of degree 4, whose error is 0.03 ULP. ln 2 in two parts, so that n times
+ * the first is exact. Source of the reduction: Cody & Waite 1980, chapter 6. */
 #ifndef RKV_VEC_EXP_H
 #define RKV_VEC_EXP_H
 

@@ -1,6 +1,6 @@
-/* The vector vocabulary on AVX2, FMA and F16C: 8 floats. Same words as vec_avx512.h; the templates in
- * tmpl/ are written in them. *_n versions touch the first n elements only, 0 <= n <= V_LEN, and load 0
- * beyond. Nothing needs alignment. */
+/* The vector vocabulary on AVX2, FMA and F16C: 8 floats. Same words as vec_avx512.h; the templates
+ * in tmpl/ are written in them. *_n versions touch the first n elements only, and
+ * load 0 beyond; an n below 0 counts as 0, above V_LEN as V_LEN. Nothing needs alignment. */
 #ifndef RKV_VEC_AVX2_H
 #define RKV_VEC_AVX2_H
 
@@ -168,7 +168,7 @@ static inline vf v_round(vf a)
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/* a 2^n for integers n in [-152, 130], rounded once: two factors, since 2^n alone may not be a float. */
+/* a 2^n for integers n in [-152, 130], rounded once; 2^n alone may be no float, its halves are. */
 static inline vf v_ldexp(vf a, vf n)
 {
     const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
@@ -221,7 +221,8 @@ static inline double vd_sum(vd s)
 /* Each of V_LEN / 2 floats twice; the n version touches the first n of them. */
 static inline vf v_twice(__m128 a)
 {
-    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(a), _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(a),
+                                    _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
 }
 
 static inline vf v_load_twice(const float *p)
@@ -247,7 +248,8 @@ static RKV_ALWAYS_INLINE void v_transpose(vf *x)
     RKV_UNROLL(2)
     for (int i = 0; i < 8; i += 4) {
         const vf a = _mm256_unpacklo_ps(x[i], x[i + 1]), b = _mm256_unpackhi_ps(x[i], x[i + 1]);
-        const vf c = _mm256_unpacklo_ps(x[i + 2], x[i + 3]), d = _mm256_unpackhi_ps(x[i + 2], x[i + 3]);
+        const vf c = _mm256_unpacklo_ps(x[i + 2], x[i + 3]);
+        const vf d = _mm256_unpackhi_ps(x[i + 2], x[i + 3]);
         y[i] = _mm256_shuffle_ps(a, c, 0x44);
         y[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
         y[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
@@ -260,8 +262,8 @@ static RKV_ALWAYS_INLINE void v_transpose(vf *x)
     }
 }
 
-/* Rows of keys: a vector holds 8 elements of V_LEN / 8 rows, which is one row here and two in AVX-512;
- * the first of vector j is row v_row(j, 0), the second v_row(j, 1). */
+/* Rows of keys: a vector holds 8 elements of V_LEN / 8 rows, which is one row here and two in
+ * AVX-512; the first of vector j is row v_row(j, 0), the second v_row(j, 1). */
 enum { V_ROWS = 8 };
 
 static inline int v_row(int j, int half)
@@ -313,9 +315,22 @@ static inline vf v_sum8(vf a, vf b, vf c, vf d, vf e, vf f, vf g, vf h)
 #define RKV_JOIN(x, y) _mm256_add_ps(_mm256_shuffle_ps(x, y, 0x88), _mm256_shuffle_ps(x, y, 0xdd))
     const vf abcd = RKV_JOIN(RKV_FOLD(a, b), RKV_FOLD(c, d));
     const vf efgh = RKV_JOIN(RKV_FOLD(e, f), RKV_FOLD(g, h));
-    return _mm256_add_ps(_mm256_blend_ps(abcd, efgh, 0xf0), _mm256_permute2f128_ps(abcd, efgh, 0x21));
+    return _mm256_add_ps(_mm256_blend_ps(abcd, efgh, 0xf0),
+                         _mm256_permute2f128_ps(abcd, efgh, 0x21));
 #undef RKV_FOLD
 #undef RKV_JOIN
+}
+
+/* Of two results of v_sum8 whose vectors a to d belong to one query and e to h to another: the sums
+ * of the first query, and of the second, in the order of rows. */
+static inline vf v_firsts(vf low_rows, vf high_rows)
+{
+    return _mm256_permute2f128_ps(low_rows, high_rows, 0x20);
+}
+
+static inline vf v_seconds(vf low_rows, vf high_rows)
+{
+    return _mm256_permute2f128_ps(low_rows, high_rows, 0x31);
 }
 
 #endif

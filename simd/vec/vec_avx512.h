@@ -3,8 +3,8 @@
 #ifndef RKV_VEC_AVX512_H
 #define RKV_VEC_AVX512_H
 
-#if !defined RKV_EMULATE_AVX512 && \
-    (!defined __AVX512F__ || !defined __AVX512BW__ || !defined __AVX512DQ__ || !defined __AVX512VL__)
+#if !defined RKV_EMULATE_AVX512 && (!defined __AVX512F__ || !defined __AVX512BW__ ||               \
+                                    !defined __AVX512DQ__ || !defined __AVX512VL__)
 #error "this file needs the flags of the avx512 tier"
 #endif
 
@@ -232,7 +232,7 @@ static inline vf v_load_twice_n(const float *p, int n)
 
 static inline vf v_turn(vf x, vf c, vf s)
 {
-    return _mm512_fmaddsub_ps(x, c, v_mul(_mm512_permute_ps(x, 0xb1), s));
+    return _mm512_fmaddsub_ps(x, c, v_mul(_mm512_shuffle_ps(x, x, 0xb1), s));
 }
 
 /* Squares of 4 x 4 in the 128-bit lanes, then of lanes. */
@@ -242,7 +242,8 @@ static RKV_ALWAYS_INLINE void v_transpose(vf *x)
     RKV_UNROLL(4)
     for (int i = 0; i < 16; i += 4) {
         const vf a = _mm512_unpacklo_ps(x[i], x[i + 1]), b = _mm512_unpackhi_ps(x[i], x[i + 1]);
-        const vf c = _mm512_unpacklo_ps(x[i + 2], x[i + 3]), d = _mm512_unpackhi_ps(x[i + 2], x[i + 3]);
+        const vf c = _mm512_unpacklo_ps(x[i + 2], x[i + 3]),
+                 d = _mm512_unpackhi_ps(x[i + 2], x[i + 3]);
         y[i] = _mm512_shuffle_ps(a, c, 0x44);
         y[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
         y[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
@@ -250,7 +251,8 @@ static RKV_ALWAYS_INLINE void v_transpose(vf *x)
     }
     RKV_UNROLL(4)
     for (int i = 0; i < 4; i++) {
-        const vf a = _mm512_shuffle_f32x4(y[i], y[i + 4], 0x44), b = _mm512_shuffle_f32x4(y[i], y[i + 4], 0xee);
+        const vf a = _mm512_shuffle_f32x4(y[i], y[i + 4], 0x44),
+                 b = _mm512_shuffle_f32x4(y[i], y[i + 4], 0xee);
         const vf c = _mm512_shuffle_f32x4(y[i + 8], y[i + 12], 0x44);
         const vf d = _mm512_shuffle_f32x4(y[i + 8], y[i + 12], 0xee);
         x[i] = _mm512_shuffle_f32x4(a, c, 0x88);
@@ -290,12 +292,14 @@ static inline vf v_pair_halfs(__m128i a, __m128i b)
 
 static inline vf v_pair_f16(const uint16_t *p, const uint16_t *second)
 {
-    return v_pair_halfs(_mm_loadu_si128((const __m128i *)p), _mm_loadu_si128((const __m128i *)second));
+    return v_pair_halfs(_mm_loadu_si128((const __m128i *)p),
+                        _mm_loadu_si128((const __m128i *)second));
 }
 
 static inline vf v_pair_f16_n(const uint16_t *p, const uint16_t *second, int n)
 {
-    const __m128i a = _mm256_castsi256_si128(v_halfs_n(p, n)), b = _mm256_castsi256_si128(v_halfs_n(second, n));
+    const __m128i a = _mm256_castsi256_si128(v_halfs_n(p, n)),
+                  b = _mm256_castsi256_si128(v_halfs_n(second, n));
     return v_pair_halfs(a, b);
 }
 
@@ -318,6 +322,16 @@ static inline vf v_sum8(vf a, vf b, vf c, vf d, vf e, vf f, vf g, vf h)
     return v_add(_mm512_shuffle_f32x4(abcd, efgh, 0x88), _mm512_shuffle_f32x4(abcd, efgh, 0xdd));
 #undef RKV_FOLD
 #undef RKV_JOIN
+}
+
+static inline vf v_firsts(vf low_rows, vf high_rows)
+{
+    return _mm512_shuffle_f32x4(low_rows, high_rows, 0x44);
+}
+
+static inline vf v_seconds(vf low_rows, vf high_rows)
+{
+    return _mm512_shuffle_f32x4(low_rows, high_rows, 0xee);
 }
 
 #endif

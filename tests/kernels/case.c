@@ -14,7 +14,7 @@ static unsigned char *pool;
 static size_t pool_used;
 static kernel_case current;
 static guard_block blocks[CASE_OPERANDS];
-static const char *place;               /* of the call in progress */
+static const char *place; /* of the call in progress */
 
 int case_open(void)
 {
@@ -106,8 +106,9 @@ int judge_bits(const kernel_case *c, int i, char *text)
     for (size_t b = 0; b < operand_bytes(o); b++)
         if (got[b] != want[b]) {
             const size_t e = b / o->elem;
-            snprintf(text, FAULT_TEXT, "operand %d, element %zu of row %zu has other bits than the reference",
-                     i, e % o->row_len, e / o->row_len);
+            snprintf(text, FAULT_TEXT,
+                     "operand %d, element %zu of row %zu has other bits than the reference", i,
+                     e % o->row_len, e / o->row_len);
             return 0;
         }
     return 1;
@@ -119,7 +120,8 @@ int judge_within(const kernel_case *c, int i, size_t e, double bound, char *text
     const float got = float_at(o->got, e), want = float_at(o->want, e);
     if (tol_within(got, want, bound))
         return 1;
-    snprintf(text, FAULT_TEXT, "operand %d, element %zu of row %zu is %.9g, reference %.9g, bound %.3g", i,
+    snprintf(text, FAULT_TEXT,
+             "operand %d, element %zu of row %zu is %.9g, reference %.9g, bound %.3g", i,
              e % o->row_len, e / o->row_len, (double)got, (double)want, bound);
     return 0;
 }
@@ -131,7 +133,8 @@ int judge_ulp(const kernel_case *c, int i, double max_ulp, char *text)
         const float got = float_at(o->got, e), want = float_at(o->want, e);
         const double ulp = tol_ulp(got, want);
         if (ulp > max_ulp) {
-            snprintf(text, FAULT_TEXT, "operand %d, element %zu of row %zu is %.9g, reference %.9g: %.0f ULP", i,
+            snprintf(text, FAULT_TEXT,
+                     "operand %d, element %zu of row %zu is %.9g, reference %.9g: %.0f ULP", i,
                      e % o->row_len, e / o->row_len, (double)got, (double)want, ulp);
             return 0;
         }
@@ -143,7 +146,8 @@ int judge_known(const float *got, const double *want, size_t n, double max_ulp, 
 {
     for (size_t i = 0; i < n; i++)
         if (!tol_within(got[i], (float)want[i], max_ulp * tol_ulp_width((float)want[i]))) {
-            snprintf(text, FAULT_TEXT, "known result %zu is %.9g, should be %.9g", i, (double)got[i], want[i]);
+            snprintf(text, FAULT_TEXT, "known result %zu is %.9g, should be %.9g", i,
+                     (double)got[i], want[i]);
             return 0;
         }
     return 1;
@@ -151,7 +155,7 @@ int judge_known(const float *got, const double *want, size_t n, double max_ulp, 
 
 static size_t operand_align(const operand *o)
 {
-    return o->elem & (~o->elem + 1);            /* a block of 18 bytes holds 2-byte numbers */
+    return o->elem & (~o->elem + 1); /* a block of 18 bytes holds 2-byte numbers */
 }
 
 /* Lays all operands out. shared: outputs lie on the inputs they may be identical with. */
@@ -161,7 +165,8 @@ static void lay(kernel_case *c, guard_side side, int shared, case_rng *r)
         operand *o = &c->op[i];
         if (shared && o->share)
             continue;
-        guard_lay(&blocks[i], i, side, o->n_row, o->row_len * o->elem, operand_align(o), o->apart, r);
+        guard_lay(&blocks[i], i, side, o->n_row, o->row_len * o->elem, operand_align(o), o->apart,
+                  r);
         if (o->use != OPERAND_OUT)
             guard_put(&blocks[i], o->data);
         else
@@ -186,8 +191,8 @@ static int collect(kernel_case *c, int shared, int reference, char *text)
         const guard_block *b = shared && o->share ? &blocks[o->share - 1] : &blocks[i];
         ptrdiff_t where;
         if (!guard_intact(b, &where)) {
-            snprintf(text, FAULT_TEXT, "operand %d: a byte outside was changed, %td bytes from its start", i,
-                     where);
+            snprintf(text, FAULT_TEXT,
+                     "operand %d: a byte outside was changed, %td bytes from its start", i, where);
             return 0;
         }
         if (o->use != OPERAND_IN) {
@@ -218,19 +223,23 @@ static int call(kernel_case *c, kernel_fn f, const op_driver *d, int way, int sh
 }
 
 /* Calls again after another layout and demands the bits of the first call, which are in first[]. */
-static int repeat(kernel_case *c, const op_driver *d, void *const *first, int way, int shared, char *text)
+static int repeat(kernel_case *c, const op_driver *d, void *const *first, int way, int shared,
+                  char *text)
 {
     if (!call(c, c->kernel->fn, d, way, shared, 0, text))
         return 0;
     for (int i = 0; i < c->n_operand; i++)
-        if (c->op[i].use != OPERAND_IN && memcmp(c->op[i].got, first[i], operand_bytes(&c->op[i]))) {
-            snprintf(text, FAULT_TEXT, "operand %d: other bits than flush at the end, undivided", i);
+        if (c->op[i].use != OPERAND_IN &&
+            memcmp(c->op[i].got, first[i], operand_bytes(&c->op[i]))) {
+            snprintf(text, FAULT_TEXT, "operand %d: other bits than flush at the end, undivided",
+                     i);
             return 0;
         }
     return 1;
 }
 
-static int run_places(kernel_case *c, const op_driver *d, void *const *first, case_rng *r, char *text)
+static int run_places(kernel_case *c, const op_driver *d, void *const *first, case_rng *r,
+                      char *text)
 {
     for (int side = GUARD_START; side < GUARD_SIDES; side++) {
         place = guard_side_name[side];
@@ -248,9 +257,10 @@ static int run_places(kernel_case *c, const op_driver *d, void *const *first, ca
     return repeat(c, d, first, -1, 1, text);
 }
 
-static int run_splits(kernel_case *c, const op_driver *d, void *const *first, case_rng *r, char *text)
+static int run_splits(kernel_case *c, const op_driver *d, void *const *first, case_rng *r,
+                      char *text)
 {
-    enum { ALL = 48, SOME = 4 };                /* long operands are divided at a few places only */
+    enum { ALL = 48, SOME = 4 }; /* long operands are divided at a few places only */
     const int n = d->n_split ? d->n_split(c) : 0, n_try = n > ALL ? SOME : n;
     place = "divided into two calls";
     for (int i = 0; i < n_try; i++) {

@@ -1,6 +1,6 @@
 /* One call of a kernel, described so that it can be repeated anywhere in memory: operands, shape,
- * scalars. A driver (struct op_driver, one per op) draws cases, makes the call and judges the outputs;
- * case.c does the rest for all ops alike. */
+ * scalars. A driver (struct op_driver, one per op) draws cases, makes the call and judges the
+ * outputs; case.c does the rest for all ops alike. */
 #ifndef CASE_H
 #define CASE_H
 
@@ -23,12 +23,13 @@ typedef struct kernel_row {
 
 typedef enum operand_use { OPERAND_IN, OPERAND_OUT, OPERAND_INOUT } operand_use;
 
-/* An array of n_row rows of row_len elements. The driver fills data; what the call left is in got, and
- * what the reference left in want; all three are tight. at and stride (bytes) hold during a call. */
+/* An array of n_row rows of row_len elements. The driver fills data; what the call left is in got,
+ * and what the reference left in want; all three are tight. at and stride (bytes) hold during a
+ * call. */
 typedef struct operand {
     operand_use use;
-    int apart;                          /* rows may lie apart: the kernel takes a stride */
-    int share;                          /* 1 + the operand it may be identical with; 0: none */
+    int apart; /* rows may lie apart: the kernel takes a stride */
+    int share; /* 1 + the operand it may be identical with; 0: none */
     size_t n_row, row_len, elem;
     void *data, *got, *want;
     unsigned char *at;
@@ -39,8 +40,8 @@ enum { CASE_OPERANDS = 6, CASE_DIMS = 5, FAULT_TEXT = 400 };
 
 typedef struct kernel_case {
     const kernel_row *kernel;
-    int dim[CASE_DIMS];                 /* the shape; its names are in the driver */
-    float arg[2];                       /* scalar arguments */
+    int dim[CASE_DIMS]; /* the shape; its names are in the driver */
+    float arg[2];       /* scalar arguments */
     input_kind kind;
     int n_operand;
     operand op[CASE_OPERANDS];
@@ -48,7 +49,7 @@ typedef struct kernel_case {
 
 typedef struct op_driver {
     const char *op;
-    const char *dim[CASE_DIMS];         /* names of the shape, for messages; NULL after the last */
+    const char *dim[CASE_DIMS]; /* names of the shape, for messages; NULL after the last */
     int (*n_case)(rkv_dtype dt);
     /* Fills shape and operands of case index. */
     void (*draw)(kernel_case *c, int index, case_rng *r);
@@ -85,7 +86,7 @@ static inline ptrdiff_t elem_stride(const kernel_case *c, int i)
  * large ones. */
 enum { CASE_LENGTHS = 206 };
 int case_length(int index, case_rng *r);
-int case_rows(rkv_dtype dt);            /* CASE_LENGTHS * INPUT_KINDS: an n_case */
+int case_rows(rkv_dtype dt); /* CASE_LENGTHS * INPUT_KINDS: an n_case */
 
 /* Ways to cut the one row of such a driver: before each element but the first. */
 int split_row(const kernel_case *c);

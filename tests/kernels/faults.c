@@ -1,5 +1,5 @@
-/* The kernel test tested: kernels with one planted fault each, and what must be found in them. Every
- * driver is here at least once, and every way in which case.c can find a fault. */
+/* The kernel test tested: kernels with one planted fault each, and what must be found in them.
+ * Every driver is here at least once, and every way in which case.c can find a fault. */
 #include "config.h"
 #include "check.h"
 
@@ -16,8 +16,8 @@
 #include <xmmintrin.h>
 #endif
 
-/* Shapes of known results are at most so long. They run on plain memory, so faults that a sanitizer would
- * die of begin beyond, and so do some that shall be found by another check. */
+/* Shapes of known results are at most so long. They run on plain memory, so faults that a sanitizer
+ * would die of begin beyond, and so do some that shall be found by another check. */
 enum { KNOWN = 8 };
 
 /* Reads an element that is not the kernel's; the value stays out of the result. */
@@ -27,7 +27,7 @@ static void touch(const float *p)
     (void)*v;
 }
 
-static int whole(int n)                 /* a loop over full vectors, its tail forgotten */
+static int whole(int n) /* a loop over full vectors, its tail forgotten */
 {
     return n / 8 * 8;
 }
@@ -54,7 +54,7 @@ static RKV_PROTO_add(add_reads_before)
 static RKV_PROTO_add(add_writes_on)
 {
     rkv_add_f32_ref(x, y, n);
-    if (n > KNOWN)                      /* a full vector stored at the end */
+    if (n > KNOWN) /* a full vector stored at the end */
         for (int i = n; i < whole(n) + 8; i++)
             x[i] = 0.0f;
 }
@@ -63,7 +63,7 @@ static RKV_PROTO_add(add_changes_mode)
 {
     rkv_add_f32_ref(x, y, n);
 #if defined __SSE__
-    _mm_setcsr(_mm_getcsr() | 0x8040);  /* denormals are zero */
+    _mm_setcsr(_mm_getcsr() | 0x8040); /* denormals are zero */
 #endif
 }
 
@@ -90,7 +90,7 @@ static RKV_PROTO_scale(scale_divides)
 static RKV_PROTO_scale(scale_once_more)
 {
     rkv_scale_f32_ref(x, a, n);
-    for (int i = 8; i < n && i < 9; i++)        /* an element in two vectors */
+    for (int i = 8; i < n && i < 9; i++) /* an element in two vectors */
         x[i] *= a;
 }
 
@@ -110,7 +110,7 @@ static RKV_PROTO_silu_mul(silu_is_rough)
 
 static RKV_PROTO_gelu_mul(gelu_is_rough)
 {
-    for (int i = 0; i < n; i++) {               /* the sigmoid approximation, another function */
+    for (int i = 0; i < n; i++) { /* the sigmoid approximation, another function */
         const double z = (double)gate[i];
         out[i] = (float)(z / (1.0 + exp(-1.702 * z)) * (double)up[i]);
     }
@@ -118,7 +118,7 @@ static RKV_PROTO_gelu_mul(gelu_is_rough)
 
 static RKV_PROTO_rmsnorm(rmsnorm_by_alignment)
 {
-    float ss = 0.0f;                            /* sums the aligned part first */
+    float ss = 0.0f; /* sums the aligned part first */
     const int head = (int)((64 - (uintptr_t)x % 64) % 64 / sizeof *x);
     for (int i = head; i < n; i++)
         ss += x[i] * x[i];
@@ -233,8 +233,9 @@ static RKV_PROTO_kv_score(score_skips_lane)
         for (int t = 0; t < n_slot; t++) {
             double sum = 0.0;
             for (int e = 0; e < d_head; e++)
-                sum += e % 16 == 15 ? 0.0
-                                    : (double)q[i * d_head + e] * (double)((const float *)k)[t * d_head + e];
+                sum += e % 16 == 15
+                           ? 0.0
+                           : (double)q[i * d_head + e] * (double)((const float *)k)[t * d_head + e];
             s[i * lds + t] = (float)sum;
         }
 }
@@ -345,13 +346,16 @@ static RKV_PROTO_gemm(gemm_one_chain)
         }
 }
 
-/* isa: ref where the kernel is the reference with a fault, whose sums depend on the calls of gemm. */
-#define ROW(op, dt, isa, fn, found) \
-    {{#fn, #op, #isa, RKV_DT_##dt, RKV_ISA_##isa, (kernel_fn)fn}, (kernel_fn)rkv_##op##_##dt##_ref, found}
+/* isa: ref for the reference with a fault, whose sums may depend on how gemm is called. */
+#define ROW(op, dt, isa, fn, found)                                                                \
+    {                                                                                              \
+        {#fn, #op, #isa, RKV_DT_##dt, RKV_ISA_##isa, (kernel_fn)fn},                               \
+            (kernel_fn)rkv_##op##_##dt##_ref, found                                                \
+    }
 static const struct {
     kernel_row kernel;
     kernel_fn ref;
-    const char *found;                          /* part of the message; NULL: nothing is wrong */
+    const char *found; /* part of the message; NULL: nothing is wrong */
 } planted[] = {
     ROW(gemm, f32, avx2, gemm_one_chain, NULL),
     ROW(add, f32, ref, add_drops_tail, "reference"),
@@ -409,8 +413,8 @@ int main(void)
         const kernel_row *k = &planted[i].kernel;
         const run_result r = run_kernel(k, planted[i].ref, run_driver(k->op), &o);
         if (planted[i].found)
-            CHECK(r.failed && strstr(r.text, planted[i].found), "%s: '%s', expected '%s'", k->name, r.text,
-                  planted[i].found);
+            CHECK(r.failed && strstr(r.text, planted[i].found), "%s: '%s', expected '%s'", k->name,
+                  r.text, planted[i].found);
         else
             CHECK(!r.failed, "%s: %s", k->name, r.text);
     }

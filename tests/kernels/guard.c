@@ -1,6 +1,8 @@
 #include "config.h"
 #include "guard.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,7 +17,7 @@ const char *const guard_side_name[GUARD_SIDES] = {
 enum { MARGIN = 512, N_ROW_PAGE = 512 };
 
 static struct {
-    unsigned char *data, *rows;         /* GUARD_BYTES; N_ROW_PAGE times a page and an unreadable one */
+    unsigned char *data, *rows; /* GUARD_BYTES; N_ROW_PAGE times a page and an unreadable one */
 } arenas[GUARD_ARENAS];
 static size_t page;
 
@@ -38,13 +40,15 @@ int guard_open(void)
     return 1;
 }
 
-/* Calls visit for every stretch of bytes that is in reach and belongs to no row; stops at a non-zero. */
-static int each_gap(const guard_block *b, int (*visit)(const guard_block *, unsigned char *, size_t))
+/* Calls visit for every stretch of bytes that is in reach and belongs to no row; stops at a
+ * non-zero. */
+static int each_gap(const guard_block *b,
+                    int (*visit)(const guard_block *, unsigned char *, size_t))
 {
     unsigned char *from = b->first;
     for (size_t i = 0; i <= b->n_row; i++) {
         unsigned char *row = i < b->n_row ? b->at + (ptrdiff_t)i * b->stride : b->last;
-        if (b->page_step && i == b->n_row)      /* behind the last row lies an unreadable page */
+        if (b->page_step && i == b->n_row) /* behind the last row lies an unreadable page */
             break;
         const int found = row > from ? visit(b, from, (size_t)(row - from)) : 0;
         if (found)
@@ -102,6 +106,10 @@ void guard_lay(guard_block *b, int arena, guard_side side, size_t n_row, size_t 
     const size_t gap = apart ? align * rng_below(r, 20) : 0;
     b->stride = (ptrdiff_t)(row_bytes + gap);
     const size_t span = n_row ? (n_row - 1) * (row_bytes + gap) + row_bytes : 0;
+    if (span + 64 * align + 2 * MARGIN > GUARD_BYTES) {
+        fputs("a driver's operand needs more memory than guard.h has\n", stderr);
+        abort();
+    }
     unsigned char *data = arenas[arena].data, *end = data + GUARD_BYTES;
     if (side == GUARD_START)
         b->at = data;
@@ -118,12 +126,14 @@ void guard_put(const guard_block *b, const void *packed)
 {
     if (b->row_bytes)
         for (size_t i = 0; i < b->n_row; i++)
-            memcpy(b->at + (ptrdiff_t)i * b->stride, (const char *)packed + i * b->row_bytes, b->row_bytes);
+            memcpy(b->at + (ptrdiff_t)i * b->stride, (const char *)packed + i * b->row_bytes,
+                   b->row_bytes);
 }
 
 void guard_get(const guard_block *b, void *packed)
 {
     if (b->row_bytes)
         for (size_t i = 0; i < b->n_row; i++)
-            memcpy((char *)packed + i * b->row_bytes, b->at + (ptrdiff_t)i * b->stride, b->row_bytes);
+            memcpy((char *)packed + i * b->row_bytes, b->at + (ptrdiff_t)i * b->stride,
+                   b->row_bytes);
 }

@@ -7,8 +7,8 @@
 #include "base/noise.h"
 #include "f16.h"
 
-const char *const input_kind_name[INPUT_KINDS] = {"uniform", "mixed", "equal", "zero",
-                                                  "tiny", "denormal", "huge"};
+const char *const input_kind_name[INPUT_KINDS] = {"uniform", "mixed",    "equal", "zero",
+                                                  "tiny",    "denormal", "huge"};
 
 case_rng rng_create(uint64_t seed, const char *name, int index)
 {
@@ -34,21 +34,12 @@ float rng_signed(case_rng *r)
 
 static float draw(input_kind kind, case_rng *r)
 {
+    static const float scale[INPUT_KINDS] = {
+        [INPUT_UNIFORM] = 1.0f, [INPUT_EQUAL] = 1.0f,         [INPUT_ZERO] = 0.0f,
+        [INPUT_TINY] = 1e-20f,  [INPUT_DENORMAL] = 0x1p-126f, [INPUT_HUGE] = 1e15f,
+    };
     const float u = rng_signed(r);
-    switch (kind) {
-    case INPUT_MIXED:
-        return ldexpf(u, (int)rng_below(r, 41) - 20);
-    case INPUT_ZERO:
-        return copysignf(0.0f, u);
-    case INPUT_TINY:
-        return u * 1e-20f;
-    case INPUT_DENORMAL:
-        return u * 0x1p-126f;
-    case INPUT_HUGE:
-        return u * 1e15f;
-    default:
-        return u;
-    }
+    return kind == INPUT_MIXED ? ldexpf(u, (int)rng_below(r, 41) - 20) : u * scale[kind];
 }
 
 void input_floats(float *out, size_t n, input_kind kind, case_rng *r)
@@ -61,8 +52,12 @@ void input_floats(float *out, size_t n, input_kind kind, case_rng *r)
 void input_halfs(uint16_t *out, size_t n, input_kind kind, case_rng *r)
 {
     static const float scale[INPUT_KINDS] = {
-        [INPUT_UNIFORM] = 1.0f, [INPUT_MIXED] = 0x1p-5f,    [INPUT_EQUAL] = 1.0f,
-        [INPUT_ZERO] = 1.0f,    [INPUT_TINY] = 1e-3f / 1e-20f, [INPUT_DENORMAL] = 0x1p112f,
+        [INPUT_UNIFORM] = 1.0f,
+        [INPUT_MIXED] = 0x1p-5f,
+        [INPUT_EQUAL] = 1.0f,
+        [INPUT_ZERO] = 1.0f,
+        [INPUT_TINY] = 1e-3f / 1e-20f,
+        [INPUT_DENORMAL] = 0x1p112f,
         [INPUT_HUGE] = 65504.0f / 1e15f,
     };
     const uint16_t first = rkv_f32_to_f16(draw(kind, r) * scale[kind]);
@@ -75,10 +70,10 @@ static const struct {
     rkv_dtype dt;
     int n, at[2];
 } scales[] = {
-    {RKV_DT_q4_0, 1, {0}},       {RKV_DT_q4_1, 2, {0, 2}}, {RKV_DT_q5_0, 1, {0}},
-    {RKV_DT_q5_1, 2, {0, 2}},    {RKV_DT_q8_0, 1, {0}},    {RKV_DT_q2_k, 2, {80, 82}},
-    {RKV_DT_q3_k, 1, {108}},     {RKV_DT_q4_k, 2, {0, 2}}, {RKV_DT_q5_k, 2, {0, 2}},
-    {RKV_DT_q6_k, 1, {208}},     {RKV_DT_iq4_nl, 1, {0}},  {RKV_DT_iq4_xs, 1, {0}},
+    {RKV_DT_q4_0, 1, {0}},    {RKV_DT_q4_1, 2, {0, 2}}, {RKV_DT_q5_0, 1, {0}},
+    {RKV_DT_q5_1, 2, {0, 2}}, {RKV_DT_q8_0, 1, {0}},    {RKV_DT_q2_k, 2, {80, 82}},
+    {RKV_DT_q3_k, 1, {108}},  {RKV_DT_q4_k, 2, {0, 2}}, {RKV_DT_q5_k, 2, {0, 2}},
+    {RKV_DT_q6_k, 1, {208}},  {RKV_DT_iq4_nl, 1, {0}},  {RKV_DT_iq4_xs, 1, {0}},
 };
 
 static void random_bytes(unsigned char *out, size_t n, case_rng *r)
@@ -129,7 +124,7 @@ void input_edges(float *out)
     static const uint32_t mantissa[] = {0x000000, 0x000001, 0x000fff, 0x001000, 0x001001, 0x001fff,
                                         0x002000, 0x003000, 0x400000, 0x7fefff, 0x7ff000, 0x7fffff};
     size_t n = 0;
-    for (uint32_t top = 0; top < 512; top++)    /* sign and exponent */
+    for (uint32_t top = 0; top < 512; top++) /* sign and exponent */
         for (size_t m = 0; m < sizeof mantissa / sizeof *mantissa; m++)
             out[n++] = rkv_f32_from_bits(top << 23 | mantissa[m]);
 }

@@ -39,7 +39,7 @@ static void draw_unpack(kernel_case *c, int index, case_rng *r)
     c->dim[0] = n * d->block_len;
     operand *src = case_operand(c, OPERAND_IN, 1, (size_t)n, (size_t)d->block_bytes);
     input_blocks(c->kernel->dt, src->data, (size_t)n, c->kind, 1, r);
-    if (is_edge(c, index) && d->block_bytes == 2)       /* every value that the type has */
+    if (is_edge(c, index) && d->block_bytes == 2) /* every value that the type has */
         for (int i = 0; i < n; i++)
             ((uint16_t *)src->data)[i] = (uint16_t)i;
     case_operand(c, OPERAND_OUT, 1, (size_t)c->dim[0], sizeof(float));
@@ -60,7 +60,8 @@ static void split_unpack(kernel_fn f, const kernel_case *c, int way)
 {
     const rkv_dtype_desc *d = rkv_dtype_get(c->kernel->dt);
     const int cut = (way + 1) * d->block_len;
-    ((unpack_fn)f)(at_floats(c, 1) + cut, c->op[0].at + (way + 1) * d->block_bytes, c->dim[0] - cut);
+    ((unpack_fn)f)(at_floats(c, 1) + cut, c->op[0].at + (way + 1) * d->block_bytes,
+                   c->dim[0] - cut);
     ((unpack_fn)f)(at_floats(c, 1), c->op[0].at, cut);
 }
 
@@ -123,28 +124,41 @@ static int judge_pack(const kernel_case *c, char *text)
 /* Ties to even, the largest half, the first that becomes infinity, the smallest halves. */
 static int known_pack(kernel_fn f, rkv_dtype dt, char *text)
 {
-    static const float in[] = {1.0f,     1.0f + 0x1p-11f, 1.0f + 0x3p-11f, 65519.0f,  65520.0f,
-                               -INFINITY, 0x1p-25f,       0x1.8p-25f,      -0x1p-14f, -0.0f};
+    static const float in[] = {1.0f,      1.0f + 0x1p-11f, 1.0f + 0x3p-11f, 65519.0f,  65520.0f,
+                               -INFINITY, 0x1p-25f,        0x1.8p-25f,      -0x1p-14f, -0.0f};
     static const uint16_t f16[] = {0x3c00, 0x3c00, 0x3c02, 0x7bff, 0x7c00,
                                    0xfc00, 0x0000, 0x0001, 0x8400, 0x8000};
     if (rkv_dtype_get(dt)->block_len > 1)
         return 1;
     unsigned char got[sizeof in];
     ((pack_fn)f)(got, in, 10);
-    if (!memcmp(got, dt == RKV_DT_f32 ? (const void *)in : f16, 10 * (size_t)rkv_dtype_get(dt)->block_bytes))
+    if (!memcmp(got, dt == RKV_DT_f32 ? (const void *)in : f16,
+                10 * (size_t)rkv_dtype_get(dt)->block_bytes))
         return 1;
     snprintf(text, FAULT_TEXT, "a value at an edge is packed wrongly");
     return 0;
 }
 
 const op_driver drive_unpack = {
-    .op = "unpack", .dim = {"n"}, .n_case = n_case,
-    .draw = draw_unpack, .call = call_unpack, .judge = judge_unpack,
-    .n_split = split_blocks, .call_split = split_unpack, .known = known_unpack,
+    .op = "unpack",
+    .dim = {"n"},
+    .n_case = n_case,
+    .draw = draw_unpack,
+    .call = call_unpack,
+    .judge = judge_unpack,
+    .n_split = split_blocks,
+    .call_split = split_unpack,
+    .known = known_unpack,
 };
 
 const op_driver drive_pack = {
-    .op = "pack", .dim = {"n"}, .n_case = n_case,
-    .draw = draw_pack, .call = call_pack, .judge = judge_pack,
-    .n_split = split_blocks, .call_split = split_pack, .known = known_pack,
+    .op = "pack",
+    .dim = {"n"},
+    .n_case = n_case,
+    .draw = draw_pack,
+    .call = call_pack,
+    .judge = judge_pack,
+    .n_split = split_blocks,
+    .call_split = split_pack,
+    .known = known_pack,
 };

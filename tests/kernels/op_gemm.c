@@ -10,8 +10,8 @@
 typedef RKV_PROTO_gemm(*gemm_fn);
 typedef RKV_PROTO_transpose(*transpose_fn);
 
-enum { M, N, K, ACC };                  /* dim[] of gemm */
-enum { C, A, B };                       /* its operands */
+enum { M, N, K, ACC }; /* dim[] of gemm */
+enum { C, A, B };      /* its operands */
 
 static int n_case_gemm(rkv_dtype dt)
 {
@@ -26,7 +26,9 @@ static void draw_gemm(kernel_case *c, int index, case_rng *r)
     const int small = index < 150, deep = index >= 470;
     c->dim[M] = small ? (int)rng_below(r, 17) : case_dim(deep ? 15 : 50, r);
     c->dim[N] = small ? (int)rng_below(r, 18) : case_dim(deep ? 34 : 80, r);
-    c->dim[K] = small ? (int)rng_below(r, 14) : deep ? 300 + (int)rng_below(r, 1000) : case_dim(200, r);
+    c->dim[K] = small  ? (int)rng_below(r, 14)
+                : deep ? 300 + (int)rng_below(r, 1000)
+                       : case_dim(200, r);
     c->dim[ACC] = (int)rng_below(r, 2);
     const size_t m = (size_t)c->dim[M], n = (size_t)c->dim[N], k = (size_t)c->dim[K];
     case_floats(c, c->dim[ACC] ? OPERAND_INOUT : OPERAND_OUT, m, n, r)->apart = 1;
@@ -35,7 +37,8 @@ static void draw_gemm(kernel_case *c, int index, case_rng *r)
 }
 
 /* The part of the product from (i, j, p) on of m x n x k. */
-static void part(kernel_fn f, const kernel_case *c, int i, int j, int p, int m, int n, int k, int acc)
+static void part(kernel_fn f, const kernel_case *c, int i, int j, int p, int m, int n, int k,
+                 int acc)
 {
     const ptrdiff_t ldc = elem_stride(c, C), lda = elem_stride(c, A), ldb = elem_stride(c, B);
     ((gemm_fn)f)(at_floats(c, C) + i * ldc + j, ldc, at_floats(c, A) + i * lda + p, lda,
@@ -94,7 +97,8 @@ static int judge_gemm(const kernel_case *c, char *text)
 static int known_gemm(kernel_fn f, rkv_dtype dt, char *text)
 {
     static const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {7, 8, 9, 10, 11, 12};
-    static const double want[] = {58, 64, 139, 154}, twice[] = {116, 128, 278, 308}, once[] = {0, 0, 0, 0};
+    static const double want[] = {58, 64, 139, 154}, twice[] = {116, 128, 278, 308},
+                        once[] = {0, 0, 0, 0};
     float got[] = {NAN, NAN, NAN, NAN};
     (void)dt;
     ((gemm_fn)f)(got, 2, a, 3, b, 2, 2, 2, 3, 0);
@@ -103,17 +107,23 @@ static int known_gemm(kernel_fn f, rkv_dtype dt, char *text)
     ((gemm_fn)f)(got, 2, a, 3, b, 2, 2, 2, 3, 1);
     if (!judge_known(got, twice, 4, 0.0, text))
         return 0;
-    ((gemm_fn)f)(got, 2, a, 3, b, 2, 2, 2, 0, 1);       /* an empty sum adds nothing */
+    ((gemm_fn)f)(got, 2, a, 3, b, 2, 2, 2, 0, 1); /* an empty sum adds nothing */
     if (!judge_known(got, twice, 4, 0.0, text))
         return 0;
-    ((gemm_fn)f)(got, 2, a, 3, b, 2, 2, 2, 0, 0);       /* or is nothing */
+    ((gemm_fn)f)(got, 2, a, 3, b, 2, 2, 2, 0, 0); /* or is nothing */
     return judge_known(got, once, 4, 0.0, text);
 }
 
 const op_driver drive_gemm = {
-    .op = "gemm", .dim = {"m", "n", "k", "acc"}, .n_case = n_case_gemm,
-    .draw = draw_gemm, .call = call_gemm, .judge = judge_gemm,
-    .n_split = split_gemm, .call_split = call_split_gemm, .known = known_gemm,
+    .op = "gemm",
+    .dim = {"m", "n", "k", "acc"},
+    .n_case = n_case_gemm,
+    .draw = draw_gemm,
+    .call = call_gemm,
+    .judge = judge_gemm,
+    .n_split = split_gemm,
+    .call_split = call_split_gemm,
+    .known = known_gemm,
 };
 
 static int n_case_transpose(rkv_dtype dt)
@@ -134,8 +144,8 @@ static void draw_transpose(kernel_case *c, int index, case_rng *r)
 
 static void call_transpose(kernel_fn f, const kernel_case *c)
 {
-    ((transpose_fn)f)(at_floats(c, 0), elem_stride(c, 0), at_floats(c, 1), elem_stride(c, 1), c->dim[0],
-                      c->dim[1]);
+    ((transpose_fn)f)(at_floats(c, 0), elem_stride(c, 0), at_floats(c, 1), elem_stride(c, 1),
+                      c->dim[0], c->dim[1]);
 }
 
 static int judge_transpose(const kernel_case *c, char *text)
@@ -154,6 +164,11 @@ static int known_transpose(kernel_fn f, rkv_dtype dt, char *text)
 }
 
 const op_driver drive_transpose = {
-    .op = "transpose", .dim = {"n_row", "n_col"}, .n_case = n_case_transpose,
-    .draw = draw_transpose, .call = call_transpose, .judge = judge_transpose, .known = known_transpose,
+    .op = "transpose",
+    .dim = {"n_row", "n_col"},
+    .n_case = n_case_transpose,
+    .draw = draw_transpose,
+    .call = call_transpose,
+    .judge = judge_transpose,
+    .known = known_transpose,
 };

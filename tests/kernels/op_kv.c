@@ -11,7 +11,7 @@
 typedef RKV_PROTO_kv_score(*score_fn);
 typedef RKV_PROTO_kv_mix(*mix_fn);
 
-enum { N_Q, N_SLOT, D_HEAD };           /* dim[] of both */
+enum { N_Q, N_SLOT, D_HEAD }; /* dim[] of both */
 enum { MAX_D = 600, MAX_SLOT = 500 };
 
 static int n_case(rkv_dtype dt)
@@ -35,7 +35,8 @@ static operand *draw_rows(kernel_case *c, case_rng *r)
 {
     const rkv_dtype_desc *d = rkv_dtype_get(c->kernel->dt);
     const size_t n_block = (size_t)(c->dim[D_HEAD] / d->block_len);
-    operand *o = case_operand(c, OPERAND_IN, (size_t)c->dim[N_SLOT], n_block, (size_t)d->block_bytes);
+    operand *o =
+        case_operand(c, OPERAND_IN, (size_t)c->dim[N_SLOT], n_block, (size_t)d->block_bytes);
     input_blocks(c->kernel->dt, o->data, o->n_row * n_block, c->kind, 0, r);
     return o;
 }
@@ -46,7 +47,8 @@ static const float *unpacked(const kernel_case *c, int operand_index)
     static float rows[MAX_SLOT * MAX_D];
     rkv_ops ops;
     rkv_ops_init(&ops, 0);
-    ops.unpack[c->kernel->dt](rows, c->op[operand_index].data, (int64_t)c->dim[N_SLOT] * c->dim[D_HEAD]);
+    ops.unpack[c->kernel->dt](rows, c->op[operand_index].data,
+                              (int64_t)c->dim[N_SLOT] * c->dim[D_HEAD]);
     return rows;
 }
 
@@ -108,8 +110,9 @@ static int judge_score(const kernel_case *c, char *text)
     return 1;
 }
 
-/* Rows for the known results, [2][32] with values in the first three elements; they are representable in
- * every KV type (in q4_0 and q8_0 the block's largest magnitude decides the scale). */
+/* Rows for the known results, [2][32] with values in the first three elements; they are
+ * representable in every KV type (in q4_0 and q8_0 the block's largest magnitude decides the
+ * scale). */
 static void pack_rows(rkv_dtype dt, void *rows)
 {
     float plain[64] = {1.0f, 2.0f, -8.0f, [32] = 4.0f, 0.0f, -8.0f};
@@ -129,9 +132,15 @@ static int known_score(kernel_fn f, rkv_dtype dt, char *text)
 }
 
 const op_driver drive_kv_score = {
-    .op = "kv_score", .dim = {"n_q", "n_slot", "d_head"}, .n_case = n_case,
-    .draw = draw_score, .call = call_score, .judge = judge_score,
-    .n_split = split_score, .call_split = call_split_score, .known = known_score,
+    .op = "kv_score",
+    .dim = {"n_q", "n_slot", "d_head"},
+    .n_case = n_case,
+    .draw = draw_score,
+    .call = call_score,
+    .judge = judge_score,
+    .n_split = split_score,
+    .call_split = call_split_score,
+    .known = known_score,
 };
 
 static void draw_mix(kernel_case *c, int index, case_rng *r)
@@ -186,7 +195,13 @@ static int known_mix(kernel_fn f, rkv_dtype dt, char *text)
 }
 
 const op_driver drive_kv_mix = {
-    .op = "kv_mix", .dim = {"n_q", "n_slot", "d_head"}, .n_case = n_case,
-    .draw = draw_mix, .call = call_mix, .judge = judge_mix,
-    .n_split = split_queries, .call_split = call_split_mix, .known = known_mix,
+    .op = "kv_mix",
+    .dim = {"n_q", "n_slot", "d_head"},
+    .n_case = n_case,
+    .draw = draw_mix,
+    .call = call_mix,
+    .judge = judge_mix,
+    .n_split = split_queries,
+    .call_split = call_split_mix,
+    .known = known_mix,
 };

@@ -34,7 +34,8 @@ static void call_rope(kernel_fn f, const kernel_case *c)
 static void split_norm(kernel_fn f, const kernel_case *c, int way)
 {
     const int cut = way + 1;
-    ((rope_fn)f)(at_floats(c, 0) + 2 * cut, at_floats(c, 1) + cut, at_floats(c, 2) + cut, c->dim[0] - cut);
+    ((rope_fn)f)(at_floats(c, 0) + 2 * cut, at_floats(c, 1) + cut, at_floats(c, 2) + cut,
+                 c->dim[0] - cut);
     ((rope_fn)f)(at_floats(c, 0), at_floats(c, 1), at_floats(c, 2), cut);
 }
 
@@ -88,11 +89,23 @@ static int known_neox(kernel_fn f, rkv_dtype dt, char *text)
 }
 
 const op_driver drive_rope_norm = {
-    .op = "rope_norm", .dim = {"n_pair", "rest"}, .n_case = case_rows, .draw = draw_rope, .call = call_rope,
-    .judge = judge_norm, .n_split = split_row, .call_split = split_norm, .known = known_norm,
+    .op = "rope_norm",
+    .dim = {"n_pair", "rest"},
+    .n_case = case_rows,
+    .draw = draw_rope,
+    .call = call_rope,
+    .judge = judge_norm,
+    .n_split = split_row,
+    .call_split = split_norm,
+    .known = known_norm,
 };
 
 const op_driver drive_rope_neox = {
-    .op = "rope_neox", .dim = {"n_pair", "rest"}, .n_case = case_rows, .draw = draw_rope, .call = call_rope,
-    .judge = judge_neox, .known = known_neox,
+    .op = "rope_neox",
+    .dim = {"n_pair", "rest"},
+    .n_case = case_rows,
+    .draw = draw_rope,
+    .call = call_rope,
+    .judge = judge_neox,
+    .known = known_neox,
 };

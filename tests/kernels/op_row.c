@@ -84,7 +84,8 @@ static int known_scale(kernel_fn f, rkv_dtype dt, char *text)
 static void draw_gated(kernel_case *c, int index, case_rng *r)
 {
     draw_length(c, index, r);
-    case_operand(c, OPERAND_OUT, 1, (size_t)c->dim[0], sizeof(float))->share = 2 + (int)rng_below(r, 2);
+    case_operand(c, OPERAND_OUT, 1, (size_t)c->dim[0], sizeof(float))->share =
+        2 + (int)rng_below(r, 2);
     float *gate = case_floats(c, OPERAND_IN, 1, (size_t)c->dim[0], r)->data;
     case_floats(c, OPERAND_IN, 1, (size_t)c->dim[0], r);
     for (int i = 0; i < c->dim[0] && c->kind == INPUT_UNIFORM; i++)
@@ -129,7 +130,8 @@ static int judge_gelu(const kernel_case *c, char *text)
 {
     const float *gate = c->op[1].data, *up = c->op[2].data;
     for (int i = 0; i < c->dim[0]; i++) {
-        const double bound = 0x1p-22 * fmax(fabs((double)gate[i]), 1.0) * fabs((double)up[i]) + 0x1p-149;
+        const double bound =
+            0x1p-22 * fmax(fabs((double)gate[i]), 1.0) * fabs((double)up[i]) + 0x1p-149;
         if (!judge_within(c, 0, (size_t)i, bound, text))
             return 0;
     }
@@ -180,7 +182,8 @@ static int judge_rmsnorm(const kernel_case *c, char *text)
 static int known_rmsnorm(kernel_fn f, rkv_dtype dt, char *text)
 {
     static const float x[] = {3.0f, 4.0f}, g[] = {1.0f, 2.0f};
-    static const double want[] = {0.84852813742385702, 2.2627416997969521};     /* 3, 8 / sqrt(25 / 2) */
+    static const double want[] = {0.84852813742385702,
+                                  2.2627416997969521}; /* 3, 8 / sqrt(25 / 2) */
     float got[2];
     (void)dt;
     ((rmsnorm_fn)f)(got, x, g, 2, 0.0f);
@@ -198,7 +201,8 @@ static void draw_softmax(kernel_case *c, int index, case_rng *r)
         s[i] *= wide;
     c->dim[1] = (int)rng_below(r, INPUT_MASKS);
     input_mask(s, (size_t)c->dim[0], c->dim[1], r);
-    float *m = case_floats(c, OPERAND_INOUT, 1, 1, r)->data, *l = case_floats(c, OPERAND_INOUT, 1, 1, r)->data;
+    float *m = case_floats(c, OPERAND_INOUT, 1, 1, r)->data,
+          *l = case_floats(c, OPERAND_INOUT, 1, 1, r)->data;
     const int first = (int)rng_below(r, 2);
     *m = first ? -INFINITY : *m * wide;
     *l = first ? 0.0f : 1.0f + 50.0f * fabsf(rng_signed(r));
@@ -207,7 +211,8 @@ static void draw_softmax(kernel_case *c, int index, case_rng *r)
 
 static void call_softmax(kernel_fn f, const kernel_case *c)
 {
-    *at_floats(c, 3) = ((softmax_fn)f)(at_floats(c, 0), c->dim[0], at_floats(c, 1), at_floats(c, 2));
+    *at_floats(c, 3) =
+        ((softmax_fn)f)(at_floats(c, 0), c->dim[0], at_floats(c, 1), at_floats(c, 2));
 }
 
 static int judge_softmax(const kernel_case *c, char *text)
@@ -215,18 +220,34 @@ static int judge_softmax(const kernel_case *c, char *text)
     const float *before = c->op[0].data, *want = c->op[0].want;
     const float m = *(const float *)c->op[1].data, top = *(const float *)c->op[1].want;
     const float l = *(const float *)c->op[2].data, factor = *(const float *)c->op[3].want;
-    double slack = 0.0;                         /* of l: what its terms may be off by */
+    double slack = 0.0; /* of l: what its terms may be off by */
     for (int i = 0; i < c->dim[0]; i++) {
-        const double ulp = want[i] > 0.0f ? 4.0 + fabs((double)before[i] - (double)top) : 0.0;
+        const double ulp = want[i] > 0.0f ? 3.0 + fabs((double)before[i] - (double)top) : 0.0;
         if (!judge_within(c, 0, (size_t)i, ulp * tol_ulp_width(want[i]), text))
             return 0;
         slack += ulp * tol_ulp_width(want[i]);
     }
-    const double factor_ulp = factor > 0.0f ? 4.0 + (factor < 1.0f ? fabs((double)m - (double)top) : 0.0) : 0.0;
+    const double factor_ulp =
+        factor > 0.0f ? 3.0 + (factor < 1.0f ? fabs((double)m - (double)top) : 0.0) : 0.0;
     slack += factor_ulp * tol_ulp_width(factor) * (double)l;
     const double sum = (double)*(const float *)c->op[2].want;
-    return judge_ulp(c, 1, 0.0, text) && judge_within(c, 2, 0, slack + tol_sum(c->dim[0] + 1, sum), text) &&
+    return judge_ulp(c, 1, 0.0, text) &&
+           judge_within(c, 2, 0, slack + tol_sum(c->dim[0] + 1, sum), text) &&
            judge_within(c, 3, 0, factor_ulp * tol_ulp_width(factor), text);
+}
+
+/* Below a maximum of 0 the scores are exp itself: 2 ULP, exactly 0 from -104 down. */
+static int known_exp(softmax_fn f, char *text)
+{
+    enum { N = 1000 };
+    float s[N], m = 0.0f, l = 1.0f;
+    double want[N];
+    for (int i = 0; i < N; i++) {
+        s[i] = -0.1049f * (float)i;
+        want[i] = s[i] <= -104.0f ? 0.0 : exp((double)s[i]);
+    }
+    f(s, N, &m, &l);
+    return judge_known(s, want, N, 2.0, text);
 }
 
 static int known_softmax(kernel_fn f, rkv_dtype dt, char *text)
@@ -235,7 +256,8 @@ static int known_softmax(kernel_fn f, rkv_dtype dt, char *text)
     static const double next[] = {1.0, 0.0, 1.0, 3.0, 1.1851223153600677, 0.13533528323661270};
     float s[6] = {0.0f, 1.0f, -INFINITY, -INFINITY, 0.0f}, m = -INFINITY, l = 0.0f;
     (void)dt;
-    const float nothing = ((softmax_fn)f)(s + 2, 2, &m, &l);    /* all masked: as if there was no step */
+    const float nothing =
+        ((softmax_fn)f)(s + 2, 2, &m, &l); /* all masked: as if there was no step */
     const double zero[] = {0.0, 0.0, 0.0, 1.0};
     float got[6] = {s[2], s[3], l, nothing};
     if (!judge_known(got, zero, 4, 0.0, text) || m != -INFINITY)
@@ -248,35 +270,73 @@ static int known_softmax(kernel_fn f, rkv_dtype dt, char *text)
     s[0] = 3.0f, s[1] = -200.0f;
     got[5] = ((softmax_fn)f)(s, 2, &m, &l);
     got[0] = s[0], got[1] = s[1], got[2] = 1.0f, got[3] = m, got[4] = l;
-    return judge_known(got, next, 6, 6.0, text);
+    return judge_known(got, next, 6, 6.0, text) && known_exp((softmax_fn)f, text);
 }
 
 const op_driver drive_add = {
-    .op = "add", .dim = {"n"}, .n_case = case_rows, .draw = draw_add, .call = call_add,
-    .judge = judge_first, .n_split = split_row, .call_split = split_add, .known = known_add,
+    .op = "add",
+    .dim = {"n"},
+    .n_case = case_rows,
+    .draw = draw_add,
+    .call = call_add,
+    .judge = judge_first,
+    .n_split = split_row,
+    .call_split = split_add,
+    .known = known_add,
 };
 
 const op_driver drive_scale = {
-    .op = "scale", .dim = {"n"}, .n_case = case_rows, .draw = draw_scale, .call = call_scale,
-    .judge = judge_first, .n_split = split_row, .call_split = split_scale, .known = known_scale,
+    .op = "scale",
+    .dim = {"n"},
+    .n_case = case_rows,
+    .draw = draw_scale,
+    .call = call_scale,
+    .judge = judge_first,
+    .n_split = split_row,
+    .call_split = split_scale,
+    .known = known_scale,
 };
 
 const op_driver drive_silu_mul = {
-    .op = "silu_mul", .dim = {"n"}, .n_case = case_rows, .draw = draw_gated, .call = call_gated,
-    .judge = judge_silu, .n_split = split_row, .call_split = split_gated, .known = known_silu,
+    .op = "silu_mul",
+    .dim = {"n"},
+    .n_case = case_rows,
+    .draw = draw_gated,
+    .call = call_gated,
+    .judge = judge_silu,
+    .n_split = split_row,
+    .call_split = split_gated,
+    .known = known_silu,
 };
 
 const op_driver drive_gelu_mul = {
-    .op = "gelu_mul", .dim = {"n"}, .n_case = case_rows, .draw = draw_gated, .call = call_gated,
-    .judge = judge_gelu, .n_split = split_row, .call_split = split_gated, .known = known_gelu,
+    .op = "gelu_mul",
+    .dim = {"n"},
+    .n_case = case_rows,
+    .draw = draw_gated,
+    .call = call_gated,
+    .judge = judge_gelu,
+    .n_split = split_row,
+    .call_split = split_gated,
+    .known = known_gelu,
 };
 
 const op_driver drive_rmsnorm = {
-    .op = "rmsnorm", .dim = {"n"}, .n_case = case_rows, .draw = draw_rmsnorm, .call = call_rmsnorm,
-    .judge = judge_rmsnorm, .known = known_rmsnorm,
+    .op = "rmsnorm",
+    .dim = {"n"},
+    .n_case = case_rows,
+    .draw = draw_rmsnorm,
+    .call = call_rmsnorm,
+    .judge = judge_rmsnorm,
+    .known = known_rmsnorm,
 };
 
 const op_driver drive_softmax_step = {
-    .op = "softmax_step", .dim = {"n", "mask"}, .n_case = case_rows, .draw = draw_softmax,
-    .call = call_softmax, .judge = judge_softmax, .known = known_softmax,
+    .op = "softmax_step",
+    .dim = {"n", "mask"},
+    .n_case = case_rows,
+    .draw = draw_softmax,
+    .call = call_softmax,
+    .judge = judge_softmax,
+    .known = known_softmax,
 };

@@ -31,7 +31,7 @@ static void on_signal(int number)
         in_kernel = 0;
         siglongjmp(before_kernel, number);
     }
-    signal(number, SIG_DFL);            /* a fault of the test itself: die of it */
+    signal(number, SIG_DFL); /* a fault of the test itself: die of it */
     raise(number);
 }
 
@@ -81,8 +81,8 @@ static void fp_restore(unsigned mode)
 }
 
 /* Case index, or the known results when it is negative; the text of its fault, or of its crash. */
-static int run_guarded(const kernel_row *k, kernel_fn ref, const op_driver *d, uint64_t seed, int index,
-                       char *text)
+static int run_guarded(const kernel_row *k, kernel_fn ref, const op_driver *d, uint64_t seed,
+                       int index, char *text)
 {
     ref_phase = 0;
     const unsigned mode = fp_mode();
@@ -123,8 +123,8 @@ run_result run_kernel(const kernel_row *k, kernel_fn ref, const op_driver *d, co
         if (!run_guarded(k, ref, d, o->seed, index, text)) {
             case_describe(d, shape);
             res.failed = 1;
-            snprintf(res.text, sizeof res.text, "case %d (%.*s): %.*s", index, FAULT_TEXT / 2, shape,
-                     FAULT_TEXT, text);
+            snprintf(res.text, sizeof res.text, "case %d (%.*s): %.*s", index, FAULT_TEXT / 2,
+                     shape, FAULT_TEXT, text);
             return res;
         }
         if (o->only_case >= 0)

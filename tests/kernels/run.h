@@ -6,14 +6,14 @@
 
 typedef struct run_options {
     uint64_t seed;
-    int n_case;                         /* at most so many per kernel, evenly chosen; 0: all */
-    int only_case;                      /* this one alone; negative: all */
+    int n_case;    /* at most so many per kernel, evenly chosen; 0: all */
+    int only_case; /* this one alone; negative: all */
 } run_options;
 
 typedef struct run_result {
-    int n_case;                         /* run */
+    int n_case; /* run */
     int failed;
-    char text[2 * FAULT_TEXT];          /* the first fault, after which the kernel was left alone */
+    char text[2 * FAULT_TEXT]; /* the first fault, after which the kernel was left alone */
 } run_result;
 
 /* Memory and signal handlers; once. 0 when there is no memory. */

@@ -2,7 +2,8 @@
 #ifndef TOL_H
 #define TOL_H
 
-/* Floats between a and b: 0 when they are equal (+0 and -0 are), or both NaN; infinite when one is. */
+/* Floats between a and b: 0 when they are equal (+0 and -0 are), or both NaN; infinite when one is.
+ */
 double tol_ulp(float a, float b);
 
 /* Width of one ULP at v. */
