@@ -29,7 +29,8 @@ uint32_t rkv_cpu_detect(void)
     const uint32_t avx512vl = 1u << 31;
     enum { YMM = 0x06, ZMM = 0xe6 };                    /* register states that XCR0 names */
     uint32_t a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & (FMA | OSXSAVE | AVX | F16C)) != (FMA | OSXSAVE | AVX | F16C))
+    if (!__get_cpuid(1, &a, &b, &c, &d) ||
+        (c & (FMA | OSXSAVE | AVX | F16C)) != (FMA | OSXSAVE | AVX | F16C))
         return 0;
     const uint64_t saved = xcr0();
     if ((saved & YMM) != YMM || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & AVX2))

@@ -48,7 +48,7 @@ static inline uint16_t rkv_f32_to_f16(float f)
         const uint32_t rebased = mag - ((127 - 15) << 23);
         return (uint16_t)(sign | (rebased + 0xfff + (rebased >> 13 & 1)) >> 13);
     }
-    /* Subnormal half: adding 0.5 leaves its rounded mantissa, in units of 2^-24, in the low bits. */
+    /* Subnormal half: adding 0.5 leaves its rounded mantissa, in units of 2^-24, lowest. */
     const float shifted = rkv_f32_from_bits(mag) + 0.5f;
     return (uint16_t)(sign | (rkv_f32_to_bits(shifted) - 0x3f000000));
 }

@@ -3,9 +3,9 @@
  * Kernels are leaves: no allocation, threads, errno, statics or change of the floating-point mode.
  * They work for every length, need no alignment beyond the element's own, and touch no byte outside
  * their operands, reading included. Outputs overlap inputs only where the contract says so.
- * Sums: |got - exact| <= (n + 2) 2^-24 sum|terms| with n terms; elementwise <= 2 ULP, with exp 4 ULP.
- * A result depends on nothing but the operands (not on alignment, nor on neighbouring rows), so that
- * every split of rows over threads or batches gives the same bits within one tier.
+ * Sums: |got - exact| <= (n + 2) 2^-24 sum|terms| with n terms; elementwise <= 2 ULP, with exp 4
+ * ULP. A result depends on nothing but the operands (not on alignment, nor on neighbouring rows),
+ * so that every split of rows over threads or batches gives the same bits within one tier.
  *
  * kernels.def registers each implementation for dispatch, for tests/check_kernels and for bench. */
 #ifndef RKV_KERNELS_H
@@ -34,9 +34,9 @@
     void(name)(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, int n_in)
 
 /* c[i][j] = (acc ? c[i][j] : 0) + sum_p a[i][p] b[p][j], i < m, j < n, p < k; any of them may be 0.
- * ldc, lda, ldb: elements from row to row. SIMD tiers: one chain of FMAs in ascending p per element,
- * so that neither the tile nor a split of k over calls changes a bit; ref: a double sum per call.
- * Sum tolerance. Fastest when n is the table's gemm_nr and b one panel [k][gemm_nr]. */
+ * ldc, lda, ldb: elements from row to row. SIMD tiers: one chain of FMAs in ascending p per
+ * element, so that neither the tile nor a split of k over calls changes a bit; ref: a double sum
+ * per call. Sum tolerance. Fastest when n is the table's gemm_nr and b one panel [k][gemm_nr]. */
 #define RKV_PROTO_gemm(name) \
     void(name)(float *c, ptrdiff_t ldc, const float *a, ptrdiff_t lda, const float *b, \
                ptrdiff_t ldb, int m, int n, int k, int acc)
@@ -45,27 +45,31 @@
 #define RKV_PROTO_transpose(name) \
     void(name)(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_t lds, int n_row, int n_col)
 
-/* s[i][t] = q[i] . k[t] for n_q queries [n_q][d_head] f32 and n_slot keys [n_slot][d_head] of the KV
- * type; lds: floats from row to row of s. d_head % block_len == 0; any count may be 0. Sum tolerance.
- * Let lds (and ldp below) be no multiple of 1024: the rows would share the sets of the cache. */
-#define RKV_PROTO_kv_score(name) \
-    void(name)(float *s, ptrdiff_t lds, const float *q, const void *k, int n_q, int n_slot, int d_head)
+/* s[i][t] = q[i] . k[t] for n_q queries [n_q][d_head] f32 and n_slot keys [n_slot][d_head] of the
+ * KV type; lds: floats from row to row of s. d_head % block_len == 0; any count may be 0. Sum
+ * tolerance. Let lds (and ldp below) be no multiple of 1024: the rows would share the sets of the
+ * cache. */
+#define RKV_PROTO_kv_score(name)                                                                   \
+    void(name)(float *s, ptrdiff_t lds, const float *q, const void *k, int n_q, int n_slot,        \
+               int d_head)
 
 /* out[i] += sum_t p[i][t] v[t] for n_q rows of weights and n_slot values [n_slot][d_head] of the KV
  * type; out[n_q][d_head] f32; ldp: floats from row to row of p. Sum tolerance. */
-#define RKV_PROTO_kv_mix(name) \
-    void(name)(float *out, const float *p, ptrdiff_t ldp, const void *v, int n_q, int n_slot, int d_head)
+#define RKV_PROTO_kv_mix(name)                                                                     \
+    void(name)(float *out, const float *p, ptrdiff_t ldp, const void *v, int n_q, int n_slot,      \
+               int d_head)
 
-/* One step of an online softmax over a row of n scores (n >= 0; -inf masks a score; no NaN, no +inf).
- * With m' = max(*m, max s): s[i] = exp(s[i] - m'); *l = *l exp(*m - m') + sum_i s[i]; *m = m'.
+/* One step of an online softmax over a row of n scores (n >= 0; -inf masks a score; no NaN, no
+ * +inf). With m' = max(*m, max s):
+ *     s[i] = exp(s[i] - m');  *l = *l exp(*m - m') + sum_i s[i];  *m = m'.
  * Returns exp(*m - m') as it was before the step: what earlier sums must be multiplied by; 1 when
- * nothing has been seen yet and the whole row is masked (s becomes 0). Start with *m = -inf, *l = 0.
- * exp(s[i] - m') <= 2 ULP beyond the one rounding of the difference, which makes |s[i] - m'| more.
+ * nothing has been seen yet and the whole row is masked (s becomes 0). Start: *m = -inf, *l = 0.
+ * exp(s[i] - m') <= 2 ULP beyond the rounding of the difference, which adds |s[i] - m'| ULP.
  * Source: online softmax, Milakov & Gimelshein 2018, algorithm 3. */
 #define RKV_PROTO_softmax_step(name) float(name)(float *s, int n, float *m, float *l)
 
-/* out[i] = x[i] g[i] / sqrt(mean x^2 + eps); out may be x. n >= 1, eps >= 0, and the root's argument
- * within 2^-200 and 2^200. 4 ULP beyond the sum. Source: Zhang & Sennrich 2019, section 3. */
+/* out[i] = x[i] g[i] / sqrt(mean x^2 + eps); out may be x. n >= 1, eps >= 0, and the root's
+ * argument within 2^-200 and 2^200. 4 ULP beyond the sum. Source: Zhang & Sennrich 2019. */
 #define RKV_PROTO_rmsnorm(name) \
     void(name)(float *out, const float *x, const float *g, int n, float eps)
 
@@ -79,19 +83,19 @@
  * 2^-120 |up[i]| where exp(-z) overflows. */
 #define RKV_PROTO_silu_mul(name) void(name)(float *out, const float *gate, const float *up, int n)
 
-/* out[i] = gelu(gate[i]) up[i], the tanh form 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))); out may
- * be gate or up. Absolute error <= 2^-22 max(|z|, 1) |up|. Source: Hendrycks & Gimpel 2016. */
+/* out[i] = gelu(gate[i]) up[i], the tanh form 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))); out
+ * may be gate or up. Absolute error <= 2^-22 max(|z|, 1) |up|. Source: Hendrycks & Gimpel 2016. */
 #define RKV_PROTO_gelu_mul(name) void(name)(float *out, const float *gate, const float *up, int n)
 
 /* Rotates pairs of one head in place by the angles whose cosines and sines are given:
- * (a, b) -> (a c - b s, a s + b c) for n_pair pairs; rope_norm pairs x[2i], x[2i+1]; rope_neox pairs
- * x[i], x[i + n_pair]. Elements after 2 n_pair stay. Source: Su et al. 2021, section 3.4.2. */
+ * (a, b) -> (a c - b s, a s + b c) for n_pair pairs; rope_norm pairs x[2i], x[2i+1]; rope_neox
+ * pairs x[i], x[i + n_pair]. Elements after 2 n_pair stay. Source: Su et al. 2021, 3.4.2. */
 #define RKV_PROTO_rope_norm(name) \
     void(name)(float *x, const float *cosine, const float *sine, int n_pair)
 #define RKV_PROTO_rope_neox(name) \
     void(name)(float *x, const float *cosine, const float *sine, int n_pair)
 
-/* Every op, once: its name is the member of struct rkv_ops and the first word of a kernels.def row. */
+/* Every op, once: its name is the member of struct rkv_ops and the first word in kernels.def. */
 #define RKV_OPS \
     RKV_OP(unpack) \
     RKV_OP(pack) \

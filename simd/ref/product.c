@@ -7,7 +7,7 @@
 void rkv_gemm_f32_ref(float *c, ptrdiff_t ldc, const float *a, ptrdiff_t lda, const float *b,
                       ptrdiff_t ldb, int m, int n, int k, int acc)
 {
-    enum { WIDTH = 16 };                        /* columns summed side by side: they are independent */
+    enum { WIDTH = 16 }; /* columns summed side by side: they are independent */
     for (int j0 = 0; j0 < n; j0 += WIDTH) {
         const int w = n - j0 < WIDTH ? n - j0 : WIDTH;
         for (int i = 0; i < m; i++) {
@@ -31,32 +31,33 @@ void rkv_transpose_f32_ref(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_
 }
 
 /* The two KV products for a type whose element i of row t is load(t * d_head + i). */
-#define RKV_KV_PRODUCTS(dt, type, load) \
-    void rkv_kv_score_##dt##_ref(float *s, ptrdiff_t lds, const float *q, const void *k, int n_q, \
-                                 int n_slot, int d_head) \
-    { \
-        const type *key = k; \
-        for (int i = 0; i < n_q; i++) \
-            for (int t = 0; t < n_slot; t++) { \
-                double sum = 0.0; \
-                for (int e = 0; e < d_head; e++) \
-                    sum += (double)q[(ptrdiff_t)i * d_head + e] * \
-                           (double)load(key[(ptrdiff_t)t * d_head + e]); \
-                s[i * lds + t] = (float)sum; \
-            } \
-    } \
-    void rkv_kv_mix_##dt##_ref(float *out, const float *p, ptrdiff_t ldp, const void *v, int n_q, \
-                               int n_slot, int d_head) \
-    { \
-        const type *value = v; \
-        for (int i = 0; i < n_q; i++) \
-            for (int e = 0; e < d_head; e++) { \
-                double sum = 0.0; \
-                for (int t = 0; t < n_slot; t++) \
-                    sum += (double)p[i * ldp + t] * (double)load(value[(ptrdiff_t)t * d_head + e]); \
-                float *o = out + (ptrdiff_t)i * d_head + e; \
-                *o = (float)((double)*o + sum); \
-            } \
+#define RKV_KV_PRODUCTS(dt, type, load)                                                            \
+    void rkv_kv_score_##dt##_ref(float *s, ptrdiff_t lds, const float *q, const void *k, int n_q,  \
+                                 int n_slot, int d_head)                                           \
+    {                                                                                              \
+        const type *key = k;                                                                       \
+        for (int i = 0; i < n_q; i++)                                                              \
+            for (int t = 0; t < n_slot; t++) {                                                     \
+                double sum = 0.0;                                                                  \
+                for (int e = 0; e < d_head; e++)                                                   \
+                    sum += (double)q[(ptrdiff_t)i * d_head + e] *                                  \
+                           (double)load(key[(ptrdiff_t)t * d_head + e]);                           \
+                s[i * lds + t] = (float)sum;                                                       \
+            }                                                                                      \
+    }                                                                                              \
+    void rkv_kv_mix_##dt##_ref(float *out, const float *p, ptrdiff_t ldp, const void *v, int n_q,  \
+                               int n_slot, int d_head)                                             \
+    {                                                                                              \
+        const type *value = v;                                                                     \
+        for (int i = 0; i < n_q; i++)                                                              \
+            for (int e = 0; e < d_head; e++) {                                                     \
+                double sum = 0.0;                                                                  \
+                for (int t = 0; t < n_slot; t++)                                                   \
+                    sum +=                                                                         \
+                        (double)p[i * ldp + t] * (double)load(value[(ptrdiff_t)t * d_head + e]);   \
+                float *o = out + (ptrdiff_t)i * d_head + e;                                        \
+                *o = (float)((double)*o + sum);                                                    \
+            }                                                                                      \
     }
 
 #define RKV_SAME(x) (x)

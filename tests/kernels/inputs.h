@@ -37,8 +37,9 @@ void input_floats(float *out, size_t n, input_kind kind, case_rng *r);
 /* Half precision of the same kinds, within its range; all finite. */
 void input_halfs(uint16_t *out, size_t n, input_kind kind, case_rng *r);
 
-/* n blocks of a weight or KV type: plain numbers of that kind, or random quanta under finite scales of
- * that kind. When kind is INPUT_MIXED and wild is set, all but f32 also hold NaN and infinity. */
+/* n blocks of a weight or KV type: plain numbers of that kind, or random quanta under finite scales
+ * of that kind. When kind is INPUT_MIXED and wild is set, all but f32 also hold NaN and infinity.
+ */
 void input_blocks(rkv_dtype dt, void *out, size_t n, input_kind kind, int wild, case_rng *r);
 
 /* Masks scores: by mode none, some, all but one, or all become -inf. */
