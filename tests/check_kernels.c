@@ -1,7 +1,8 @@
 /* Every kernel of kernels.def against its reference, at every tier that this CPU has.
  * check_kernels [--seed N] [--kernel PATTERN] [--skip PATTERN] [--case I] [--cases N] [--list]
+ *               [--readable]
  * PATTERN is a shell pattern of kernel names; --cases runs at most N cases per kernel, evenly
- * chosen. */
+ * chosen; --readable lets reads, not writes, go beyond operands: for emulators (guard.h). */
 #include "config.h"
 #include "check.h"
 
@@ -91,7 +92,7 @@ static void check_row(int i, uint32_t have, const run_options *o)
 typedef struct arguments {
     run_options run;
     const char *wanted, *unwanted;
-    int list;
+    int list, readable;
 } arguments;
 
 static int parse(arguments *a, int argc, char **argv)
@@ -103,6 +104,7 @@ static int parse(arguments *a, int argc, char **argv)
         {"case", required_argument, NULL, 'i'},
         {"cases", required_argument, NULL, 'n'},
         {"list", no_argument, NULL, 'l'},
+        {"readable", no_argument, NULL, 'r'},
         {NULL, 0, NULL, 0},
     };
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
@@ -118,6 +120,8 @@ static int parse(arguments *a, int argc, char **argv)
             a->run.n_case = atoi(optarg);
         else if (c == 'l')
             a->list = 1;
+        else if (c == 'r')
+            a->readable = 1;
         else
             return 0;
     return optind == argc;
@@ -125,14 +129,14 @@ static int parse(arguments *a, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    arguments a = {{(uint64_t)time(NULL), 0, -1}, all, "", 0};
+    arguments a = {{(uint64_t)time(NULL), 0, -1}, all, "", 0, 0};
     if (!parse(&a, argc, argv)) {
         fputs("usage: check_kernels [--seed N] [--kernel PATTERN] [--skip PATTERN] [--case I]\n"
-              "                     [--cases N] [--list]\n",
+              "                     [--cases N] [--list] [--readable]\n",
               stderr);
         return 2;
     }
-    if (!run_open()) {
+    if (!run_open(a.readable)) {
         fputs("check_kernels: out of memory\n", stderr);
         return 1;
     }

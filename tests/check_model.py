@@ -46,8 +46,9 @@ def check_greedy(product, model, prompts):
 def check_select(product, model, ids):
     for row in accuracy.check_select(product, model, ids, ["10%", "30%"]):
         check(row["total_exact"], f"total of {row}")
-        # what differs must tie with the cut within the rounding of a float32 score
-        check(row["largest_relative_gap"] < 1e-4, f"kept sets {row}")
+        # what differs must tie with the cut within the rounding of a score: of float32 sums, or of
+        # keys in half precision (2^-11 of a logit of about 10)
+        check(row["largest_relative_gap"] < (1e-4 if row["cache"] == "f32" else 1e-2), f"kept sets {row}")
         check(row["heads_equal"] > 0.9 * row["heads"], f"kept sets {row}")
 
 
@@ -62,10 +63,12 @@ def check_sweep(product, model, ids):
     want = table.mean(axis=(0, 1))
     mine = np.array([e["mean"] for e in got["sensitivity"]])
     check(len(mine) == len(want), "layers of the profile")
-    worst = float(np.abs(mine / want - 1).max())
-    # float32 sums in another order move a sensitivity by about 1e-4 of itself
-    check(worst < 0.02, f"sensitivities differ by {worst:.3g} relative")
-    print(f"  sweep: largest relative difference {worst:.2g}")
+    # The half-precision caches above a perturbed layer round both runs apart: KL 5e-7, which shows
+    # beside the least sensitive layers' 1e-4. (check_sweep compares bit for bit what is comparable.)
+    excess = np.abs(mine - want) / (0.01 * want + 5e-6)
+    check(excess.max() < 1, f"sensitivities {mine} instead of {want}")
+    print(f"  sweep: relative difference {np.median(np.abs(mine / want - 1)):.2g} (median), "
+          f"{np.abs(mine / want - 1).max():.2g} (largest)")
     for budget in ("10%", "25%", "50%"):
         b = json.loads(product.run("budget", "--kv-profile", str(work / "p.json"), "--kv-budget", budget,
                                    "-c", "1500", "--json"))

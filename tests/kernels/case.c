@@ -16,10 +16,10 @@ static kernel_case current;
 static guard_block blocks[CASE_OPERANDS];
 static const char *place; /* of the call in progress */
 
-int case_open(void)
+int case_open(int readable)
 {
     pool = malloc(POOL_BYTES);
-    return pool && guard_open();
+    return pool && guard_open(readable);
 }
 
 static void *pool_take(size_t n)

@@ -103,7 +103,7 @@ int judge_within(const kernel_case *c, int i, size_t e, double bound, char *text
 int judge_known(const float *got, const double *want, size_t n, double max_ulp, char *text);
 
 /* Memory for the cases and their operands; once. 0 when there is none. */
-int case_open(void);
+int case_open(int readable);
 
 /* Runs case index of a kernel: at every place, against ref, divided, and with outputs over inputs.
  * 0, with a text, at the first fault. *ref_phase is 1 while the reference itself runs. */

@@ -404,7 +404,7 @@ static const struct {
 
 int main(void)
 {
-    if (!run_open()) {
+    if (!run_open(0)) {
         fputs("check_kernel_faults: out of memory\n", stderr);
         return 1;
     }

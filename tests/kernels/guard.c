@@ -21,12 +21,13 @@ static struct {
 } arenas[GUARD_ARENAS];
 static size_t page;
 
-int guard_open(void)
+int guard_open(int readable)
 {
     page = (size_t)sysconf(_SC_PAGESIZE);
     for (int i = 0; i < GUARD_ARENAS; i++) {
         const size_t bytes = page + GUARD_BYTES + page + N_ROW_PAGE * 2 * page;
-        unsigned char *m = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        unsigned char *m = mmap(NULL, bytes, readable ? PROT_READ : PROT_NONE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (m == MAP_FAILED)
             return 0;
         arenas[i].data = m + page;

@@ -36,8 +36,9 @@ typedef struct guard_block {
     unsigned char garbage[64];
 } guard_block;
 
-/* Maps the arenas; call once. 0 when there is no memory. */
-int guard_open(void);
+/* Maps the arenas; call once. 0 when there is no memory. readable: pages around them can be read
+ * but not written, for emulators whose masked loads read every lane (QEMU before 8). */
+int guard_open(int readable);
 
 /* Chooses the place of an operand in an arena and fills its surroundings. align: of an element, a
  * power of two. apart: the rows may lie apart (a random stride, a multiple of align); else they are

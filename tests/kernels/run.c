@@ -35,13 +35,13 @@ static void on_signal(int number)
     raise(number);
 }
 
-int run_open(void)
+int run_open(int readable)
 {
     struct sigaction a = {.sa_handler = on_signal};
     sigemptyset(&a.sa_mask);
     for (int i = 0; i < n_fatal; i++)
         sigaction(fatal[i].number, &a, NULL);
-    return case_open();
+    return case_open(readable);
 }
 
 #define OP_DRIVER(name) extern const op_driver drive_##name;

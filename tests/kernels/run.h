@@ -16,8 +16,8 @@ typedef struct run_result {
     char text[2 * FAULT_TEXT]; /* the first fault, after which the kernel was left alone */
 } run_result;
 
-/* Memory and signal handlers; once. 0 when there is no memory. */
-int run_open(void);
+/* Memory and signal handlers; once. readable as for guard_open. 0 when there is no memory. */
+int run_open(int readable);
 
 /* Driver of an op; NULL when there is none. */
 const op_driver *run_driver(const char *op);
