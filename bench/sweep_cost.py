@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import tempfile
 
-from accuracy import cpu_name
+from machine import cpu_name
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tools" / "quickstart-data" / "calibration.jsonl"
 LINE = re.compile(r"example (\d+): prompt (\d+) tokens, prefill ([\d.]+) s, answer of (\d+) tokens ([\d.]+) s, "
