@@ -29,7 +29,10 @@
 #define RKV_PROTO_pack(name) void(name)(void *dst, const float *in, int64_t n)
 
 /* y[r] = sum_i w[r][i] x[i] for n_out rows of n_in elements, w_stride bytes apart.
- * n_out >= 0, n_in >= 0 and a multiple of block_len. Sum tolerance. */
+ * n_out >= 0, n_in >= 0 and a multiple of block_len. Sum tolerance, where a weight s code + o of a
+ * block format counts as the terms s code and o. With block formats x may be rounded to 16 bits in
+ * blocks of 32: that adds at most 2^-16 max(|x|, 2^-100) sum|w| per block. Calls with many rows are
+ * cheaper per row. */
 #define RKV_PROTO_matvec(name) \
     void(name)(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, int n_in)
 

@@ -1,10 +1,11 @@
-/* unpack and matvec of every weight format with AVX2. */
+/* unpack of every weight format with AVX2, and matvec of those that matvec16.c leaves. */
 #include "config.h"
 #include "kernels.h"
 
 #include "vec/vec_avx2.h"
 
 #define RKV_TIER(kernel) rkv_##kernel##_avx2
+#define RKV_BLOCK_MATVEC(dt)
 #include "tmpl/weights.h"
 
 /* ---- four bits: each number apart; eight bytes give eight low and eight high ones ---- */
@@ -175,3 +176,4 @@ RKV_LARGE(q5_k, 176, 64, 32, RKV_AFFINE, rkv_q4_k_scales)
 RKV_LARGE(q6_k, 210, 128, 16, RKV_SCALE, rkv_q6_k_scales)
 RKV_SMALL(iq4_nl, 18, RKV_SCALE, rkv_small_scales)
 RKV_LARGE(iq4_xs, 136, 32, 32, RKV_SCALE, rkv_iq4_xs_scales)
+RKV_MATVEC(q2_k)

@@ -223,23 +223,33 @@ static RKV_ALWAYS_INLINE void rkv_matvec(const rkv_format *f, float *y, const vo
             w.v[k] = v_load_##dt((const type *)block + 32 * u + V_LEN * k); \
         return w; \
     } \
-    RKV_MATVEC(dt, 32 * (int)sizeof(type), 32, 32, 1, RKV_WEIGHT, NULL)
-#define RKV_SMALL(dt, bytes, kind, scales) RKV_UNPACK_MATVEC(dt, bytes, 32, 32, 1, kind, scales)
+    RKV_FORMAT(dt, 32 * (int)sizeof(type), 32, 32, 1, RKV_WEIGHT, NULL) \
+    RKV_MATVEC(dt)
+#define RKV_SMALL(dt, bytes, kind, scales) \
+    RKV_FORMAT(dt, bytes, 32, 32, 1, kind, scales) \
+    RKV_UNPACK(dt) \
+    RKV_BLOCK_MATVEC(dt)
 #define RKV_LARGE(dt, bytes, unit, group, kind, scales) \
-    RKV_UNPACK_MATVEC(dt, bytes, unit, group, 0, kind, scales)
+    RKV_FORMAT(dt, bytes, unit, group, 0, kind, scales) \
+    RKV_UNPACK(dt) \
+    RKV_BLOCK_MATVEC(dt)
 
-#define RKV_MATVEC(dt, bytes, unit, group, small, kind, scales) \
-    static const rkv_format format_##dt = {bytes, unit, group, small, kind, scales, codes_##dt}; \
+#define RKV_FORMAT(dt, bytes, unit, group, small, kind, scales) \
+    static const rkv_format format_##dt = {bytes, unit, group, small, kind, scales, codes_##dt};
+#define RKV_MATVEC(dt) \
     void RKV_TIER(matvec_##dt)(float *y, const void *w, ptrdiff_t w_stride, const float *x, \
                                int n_out, int n_in) \
     { \
         rkv_matvec(&format_##dt, y, w, w_stride, x, n_out, n_in); \
     }
-#define RKV_UNPACK_MATVEC(dt, ...) \
-    RKV_MATVEC(dt, __VA_ARGS__) \
+#define RKV_UNPACK(dt) \
     void RKV_TIER(unpack_##dt)(float *out, const void *src, int64_t n) \
     { \
         rkv_unpack(&format_##dt, out, src, n); \
     }
+/* A tier with another matvec for block formats defines this as nothing. */
+#ifndef RKV_BLOCK_MATVEC
+#define RKV_BLOCK_MATVEC RKV_MATVEC
+#endif
 
 #endif

@@ -29,11 +29,13 @@ static const void *matrix_row(const rkv_matrix *w, int row)
 
 void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const float *x, int n_thread)
 {
-    enum { GRAIN = 64 };        /* rows per unit of work: whole cache lines of y */
-    const int n_unit = (w->n_out + GRAIN - 1) / GRAIN;
+    enum { GRAIN = 16 };        /* whole cache lines of y */
+    /* One run of rows per thread: a call prepares x once for all its rows. */
+    const int share = (w->n_out + n_thread - 1) / n_thread;
+    const int run = (share + GRAIN - 1) / GRAIN * GRAIN, n_run = (w->n_out + run - 1) / run;
     #pragma omp parallel for schedule(static) num_threads(n_thread) if (n_thread > 1)
-    for (int u = 0; u < n_unit; u++) {
-        const int first = u * GRAIN, n = least(GRAIN, w->n_out - first);
+    for (int u = 0; u < n_run; u++) {
+        const int first = u * run, n = least(run, w->n_out - first);
         be->ops.matvec[w->type](y + first, matrix_row(w, first), w->row_stride, x, n, w->n_in);
     }
 }
