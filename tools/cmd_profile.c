@@ -85,6 +85,7 @@ static int run(const opts *o, const rkv_model *m, const rkv_profile_options *po)
 {
     rkv_profile *p;
     rkv_error e;
+    catch_signals();
     if (rkv_profile_run(&p, m, o->data, po, &e))
         return e.status == RKV_E_CANCELLED ? say_interrupted(&e, o) : fail(&e);
     end_progress();

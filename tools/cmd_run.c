@@ -239,6 +239,7 @@ static int prepare(answer *a, const opts *o, const rkv_policy *p)
     a->ids = malloc(((size_t)o->n_predict + 1) * sizeof *a->ids);
     if (!a->ids)
         return no_memory("answer");
+    catch_signals();
     if (rkv_sampler_create(&a->sampler, rkv_model_get_info(a->m)->n_vocab, &sampling, &e) ||
         rkv_session_create(&a->s, a->m, &so, &e))
         return fail(&e);

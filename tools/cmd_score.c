@@ -205,6 +205,7 @@ static int run(score *s, const rkv_policy *p)
     const int bad = open_logits(s);
     if (bad)
         return bad;
+    catch_signals();
     if (rkv_session_create(&s->full, s->m, &so, &e))
         return fail(&e);
     if (active)

@@ -46,6 +46,7 @@ static int run(const opts *o, const rkv_model *m, const rkv_policy *p, const int
     rkv_session_options so = session_options(o, p);
     if (!so.n_ctx)
         so.n_ctx = (int)n;
+    catch_signals();
     if (rkv_session_create(&s, m, &so, &e))
         return fail(&e);
     const int code = rkv_session_prefill(s, ids, n, &e) ? fail(&e) : print(s, m, p);

@@ -192,7 +192,7 @@ static int read_failed(const char *path, char *text)
 {
     fprintf(stderr, "rkv: %s: %s\n", shown(path), strerror(errno));
     free(text);
-    return interrupted() ? EXIT_INTERRUPTED : EXIT_INPUT;
+    return EXIT_INPUT;
 }
 
 int read_all(char **text, size_t *n, const char *path)

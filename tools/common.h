@@ -23,9 +23,10 @@ int usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "WHAT: out of memory" on stderr; returns EXIT_MEMORY. */
 int no_memory(const char *what);
 
-/* Set by SIGINT and SIGTERM; a second signal ends the process at once. */
-int interrupted(void);
+/* From here on SIGINT and SIGTERM stop the work in order; a second one ends the process at once, and
+ * so does the first one before this call: nothing is lost while inputs are read. */
 void catch_signals(void);
+int interrupted(void);
 
 /* progress callback: a bar on a terminal, a line every 10 s elsewhere; stops when interrupted. */
 int show_progress(void *ctx, const char *phase, int64_t done, int64_t total);

@@ -122,7 +122,6 @@ int main(int argc, char **argv)
         }
         verbose = o.verbose;
         rkv_log_set(on_log, NULL);
-        catch_signals();
         json_start();
         const int code = commands[i].run(&o);
         end_progress();
