@@ -315,6 +315,24 @@ def check_lost_output():
         pathlib.Path(name).unlink(missing_ok=True)
 
 
+def check_full_disk():
+    """A limit of the file size, in mid write."""
+    def limited(n):
+        return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n, n))}
+
+    logits = ["score", "-m", "m.gguf", "--ids", "five", "--logits", "l.npy"]
+    refused("no room for logits", FAILED, ["l.npy:", "too large"], *logits, **limited(5000))
+    profile = ["profile", "-m", "m.gguf", "--data", "data", "--response", "8", "-o", "x.json"]
+    refused("no room for a profile", FAILED, ["x.json:", "too large"], *profile, **limited(100))
+    if not without_sqlite():
+        r = rkv(*profile, "--resume", "full", **limited(8192))
+        check(r.rc == INPUT and r.one_line() and "full/profile.sqlite" in r.err and not r.out, f"no room to resume: {r}")
+        good("with room again", *profile, "--resume", "full")
+        check(pathlib.Path("x.json").read_bytes() == pathlib.Path("profile.json").read_bytes(), "the same profile")
+    for name in ("out.json", "x.json"):
+        pathlib.Path(name).unlink(missing_ok=True)
+
+
 # ---- behaviour ----
 
 def check_determinism():
@@ -395,12 +413,16 @@ def stop_profile(args, folder, sig):
     return finish(p)
 
 
+def without_sqlite():
+    probe = rkv(*"profile -m m.gguf --data data --response 8 --resume probe -o probe.json".split())
+    return probe.rc == INPUT and probe.one_line() and "without SQLite" in probe.err
+
+
 def check_resume():
     profile = ["profile", "-m", "slow.gguf", "--data", "long", "--response", "8"]
-    probe = rkv(*profile, "--examples", "1", "--resume", "probe", "-o", "probe.json")
-    if "without SQLite" in probe.err or sqlite3 is None:
-        check(sqlite3 is None or probe.rc == INPUT and probe.one_line(), f"--resume without SQLite: {probe}")
-        return skip(12, "no SQLite in this build or in Python")
+    if without_sqlite() or sqlite3 is None:
+        interrupt_unsaved(profile)
+        return skip(20, "no SQLite in this build or in Python")
     good("profile", *profile, "-o", "whole.json")
     for sig in (signal.SIGKILL, signal.SIGINT):
         folder, out = f"parts.{sig.name}", f"{sig.name}.json"
@@ -466,7 +488,7 @@ def check_memory():
 
 def main():
     tests = (check_help, check_options, check_environment, check_models, check_ids_inputs, check_profile_inputs,
-             check_texts, check_vocabularies, check_json, check_top, check_lost_output, check_determinism,
+             check_texts, check_vocabularies, check_json, check_top, check_lost_output, check_full_disk, check_determinism,
              check_interrupted, check_resume, check_memory)
     with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
         os.chdir(work)

@@ -100,7 +100,8 @@ static int print_version(void)
 int main(int argc, char **argv)
 {
     hold_standard_files();
-    signal(SIGPIPE, SIG_IGN);                   /* a lost reader is a failed write */
+    signal(SIGPIPE, SIG_IGN);                   /* a lost reader is a failed write, */
+    signal(SIGXFSZ, SIG_IGN);                   /* and so is a limit of the file size */
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
         !strcmp(argv[1], "help")) {
         print_help(argc < 2 ? stderr : stdout);
