@@ -11,15 +11,15 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests" / "ref"))
+sys.path[:0] = [str(HERE.parent / "tests" / "ref"), str(HERE)]
 
 import numpy as np                                              # noqa: E402
+from machine import cpu_name                                    # noqa: E402
 import policy                                                   # noqa: E402
 import sweep as reference_sweep                                 # noqa: E402
 from forward import Session, greedy, logits                     # noqa: E402
@@ -170,13 +170,6 @@ def run_model(product, path, a):
 
 def sha256(path):
     return subprocess.run(["sha256sum", path], capture_output=True, check=True).stdout.decode().split()[0]
-
-
-def cpu_name():
-    for line in open("/proc/cpuinfo", encoding="utf-8"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
 
 
 def main():

@@ -318,7 +318,7 @@ RKV_API double rkv_logits_kl(const float *p, const float *q, int n);
 typedef struct rkv_machine_info {
     const char *cpu;        /* model name */
     const char *tier, *tier_max;        /* kernels in use; strongest this CPU can run */
-    const char *blas;       /* OpenBLAS version and core, or "none" */
+    const char *blas;       /* OpenBLAS version and core, "not loaded", or "none" in this build */
     int n_cpu;              /* CPUs this process may use (affinity, cgroup quota) */
     int n_numa_node;
     uint64_t memory_bytes, available_bytes; /* of the machine or the cgroup, whichever is less */

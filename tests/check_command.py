@@ -35,8 +35,10 @@ OPTIONS = {
     "budget": "kv-policy kv-budget kv-profile kv-window r gamma ctx-size",
     "inspect": "model",
     "template": "model chat-template",
+    "bench": "model n-prompt n-gen n-depth repetitions no-warmup output threads ubatch-size kv-policy kv-budget "
+             "kv-profile kv-window kv-kernel kv-pool kv-pool-order gamma cache-type-k cache-type-v",
 }
-FLAGS = "chat ignore-eos decode bos special json verbose help".split()
+FLAGS = "no-warmup chat ignore-eos decode bos special json verbose help".split()
 # Values that each option must refuse.
 BAD_VALUES = {
     "predict": ["-1", "x", "", "1.5", "2147483648", "1e99"], "ctx-size": ["-1", "200000000", "12k"],
@@ -45,7 +47,7 @@ BAD_VALUES = {
     "seed": ["-1", "1e17"], "top": ["-1", "1000001"], "prefix": ["-1"], "kv-window": ["0", "4097"],
     "kv-kernel": ["0", "1024"], "kv-pool": ["min", "", "max|avg"], "kv-pool-order": ["mean"], "r": ["0.9"],
     "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"],
-    "n-gpu-layers": ["-2"],
+    "n-gpu-layers": ["-2"], "repetitions": ["0", "1001"],
 }
 
 
@@ -93,8 +95,12 @@ def check_options():
     refused("ripple without a profile", USAGE, ["rkv profile", "--kv-profile"], "select", "-m", "m.gguf", "--ids", "ids",
             "--kv-policy", "ripple", "--kv-budget", "30%")
     refused("type of the cache", USAGE, ["f64", "f16"], "run", "-m", "m.gguf", "-p", "x", "-ctk", "f64")
+    for option, value in (("-p", "x"), ("-n", "1,"), ("-d", "-1"), ("-p", "1,,2"), ("-n", "99999999999999999999"),
+                          ("-p", ",".join("1" * 33))):
+        refused(f"bench {option} {value}", USAGE, [f"bench: {option}: "], "bench", "-m", "m.gguf", option, value)
+    refused("bench -o x", USAGE, ["-o: 'x'", "md|csv"], "bench", "-m", "m.gguf", "-o", "x")
     needed = {"run": "-m", "tokenize": "-m", "score": "--ids", "select": "--ids", "profile": "--data",
-              "budget": "--kv-profile", "template": "--chat-template"}
+              "budget": "--kv-profile", "template": "--chat-template", "bench": "-m"}
     for c, what in needed.items():
         refused(f"{c} alone", USAGE, [what], c)
 
@@ -247,12 +253,17 @@ def check_json():
         "profile": "format version model settings examples sensitivity", "budget": "layers total cap prompt_tokens",
         "inspect": "version model machine kernels", "template": "text",
     }
+    row = ("build_commit cpu_info backends model_filename model_type n_threads type_k type_v n_prompt n_gen n_depth "
+           "test_time avg_ns stddev_ns avg_ts stddev_ts samples_ns samples_ts kv_bytes kv_bytes_full peak_rss").split()
     got = {}
     for c in COMMANDS:
         args, stdin = valid(c)
         got[c] = good_json(f"{c} --json", c, *args, "--json", stdin=stdin)
         missing = [k for k in keys.get(c, "").split() if k not in got[c]]
         check(not missing, f"{c} --json lacks {missing}")
+    tests = [(16, 0, 0), (0, 4, 0), (16, 0, 8), (0, 4, 8)]
+    check([(b["n_prompt"], b["n_gen"], b["n_depth"]) for b in got["bench"]] == tests, "bench's tests")
+    check(all(k in b for b in got["bench"] for k in row), "bench's fields")
     check(got["tokenize"] and all(isinstance(i, int) for i in got["tokenize"]), "tokenize gives ids")
     check(good_json("decode", "tokenize", "-m", "m.gguf", "--decode", "--json",
                     stdin=json.dumps(got["tokenize"]).encode()) == {"text": "hello"}, "tokenize and back")
@@ -265,6 +276,14 @@ def check_json():
     check(sum(x["budget"] for x in got["budget"].get("layers", [])) == got["budget"].get("total") == 400, "budget's total")
     check([x["layer"] for x in got["profile"].get("sensitivity", [])] == [0, 1], "sensitivity")
     pathlib.Path("made.json").unlink(missing_ok=True)
+
+
+def check_bench_formats():
+    args = ["bench", *valid("bench")[0]]
+    md, csv, lines = (good(f, *args, "-o", f).out.decode().splitlines() for f in ("md", "csv", "jsonl"))
+    check(len(md) == 6 and all(x.count("|") == 11 for x in md) and "pp16 @ d8" in md[4], f"Markdown {md}")
+    check(len(csv) == 5 and len({x.count(",") for x in csv}) == 1 and "n_prompt" in csv[0], f"CSV {csv}")
+    check([json.loads(x)["n_gen"] for x in lines] == [0, 4, 0, 4], f"lines of JSON {lines}")
 
 
 def check_top():
@@ -488,7 +507,7 @@ def check_memory():
 
 def main():
     tests = (check_help, check_options, check_environment, check_models, check_ids_inputs, check_profile_inputs,
-             check_texts, check_vocabularies, check_json, check_top, check_lost_output, check_full_disk, check_determinism,
+             check_texts, check_vocabularies, check_json, check_bench_formats, check_top, check_lost_output, check_full_disk, check_determinism,
              check_interrupted, check_resume, check_memory)
     with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
         os.chdir(work)

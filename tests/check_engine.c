@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "backend/blas.h"
 #include "base/mem.h"
 #include "engine/session.h"
 
@@ -336,6 +337,34 @@ static void check_no_memory(const tiny_options *t)
     unlink(path);
 }
 
+/* OpenBLAS in prefill: the same logits but for rounding, half-precision keys included. Without it,
+ * RKV_GEMM=blas is refused. */
+static void check_blas(const tiny_options *t, const run *want)
+{
+    setenv("RKV_GEMM", "blas", 1);
+    rkv_error e = {0};
+    if (rkv_blas_load(NULL)) {
+        rkv_model *m = NULL;
+        char path[] = "/tmp/rkv-made-XXXXXX";
+        close(mkstemp(path));
+        must(tiny_write(t, path, &e), &e);
+        CHECK(rkv_model_load(&m, path, &e) == RKV_E_UNSUPPORTED, "%s", e.text);
+        CHECK(strstr(e.text, "RKV_GEMM=own"), "%s", e.text);
+        unlink(path);
+    } else {
+        rkv_session_options o = rkv_session_options_default();
+        o.n_thread = 1;
+        rkv_model *m = made_model(t);
+        run r = run_session(m, &o);
+        const double apart =
+            furthest(r.logits, want->logits, (size_t)(1 + MORE) * (size_t)r.n_vocab);
+        CHECK(apart < 5e-3 && apart > 0.0, "logits differ by %g", apart);
+        free(r.logits);
+        rkv_model_free(m);
+    }
+    unsetenv("RKV_GEMM");
+}
+
 static void check_family(const tiny_options *t)
 {
     rkv_model *m = made_model(t);
@@ -350,6 +379,7 @@ static void check_family(const tiny_options *t)
     check_rollback(m, &base, &want);
     check_short(m);
     check_refusals(m);
+    check_blas(t, &want);
     free(want.logits);
     rkv_model_free(m);
 }

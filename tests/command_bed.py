@@ -12,7 +12,7 @@ SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
 SANITIZED = b"__asan_init" in pathlib.Path(RKV).read_bytes()
 PATIENCE = 120
 FAILED, USAGE, INPUT, MEMORY, INTERRUPTED = 1, 2, 3, 4, 130
-COMMANDS = "run tokenize score select profile budget inspect template".split()
+COMMANDS = "run tokenize score select profile budget inspect template bench".split()
 MESSAGES = b'{"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":true}'
 counts = {"passed": 0, "failed": 0, "skipped": 0}
 
@@ -138,4 +138,5 @@ def valid(command):
         "budget": (["--kv-profile", "profile.json", "--kv-budget", "20%", "-c", "1000"], b""),
         "inspect": (["m.gguf"], b""),
         "template": (["-m", "m.gguf"], MESSAGES),
+        "bench": (["-m", "m.gguf", "-p", "16", "-n", "4", "-d", "0,8", "-r", "2"], b""),
     }[command]

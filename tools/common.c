@@ -85,12 +85,14 @@ int show_progress(void *ctx, const char *phase, int64_t done, int64_t total)
 {
     static double started, shown;
     static const char *current;
+    static int64_t last;
     (void)ctx;
     const double now = now_s();
-    if (!current || strcmp(current, phase)) {
+    if (!current || strcmp(current, phase) || done < last) { /* a phase begins, or begins again */
         current = phase;
         started = shown = now;
     }
+    last = done;
     const int tty = isatty(STDERR_FILENO);
     if (now - shown < (tty ? 0.2 : 10.0) || total <= 0)
         return caught;

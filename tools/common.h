@@ -74,5 +74,6 @@ int cmd_profile(const opts *o);
 int cmd_budget(const opts *o);
 int cmd_inspect(const opts *o);
 int cmd_template(const opts *o);
+int cmd_bench(const opts *o);
 
 #endif

@@ -7,13 +7,15 @@
 /* One bit per command; an option lists the commands that know it. */
 enum {
     CMD_RUN = 1, CMD_TOKENIZE = 2, CMD_SCORE = 4, CMD_SELECT = 8, CMD_PROFILE = 16, CMD_BUDGET = 32,
-    CMD_INSPECT = 64, CMD_TEMPLATE = 128
+    CMD_INSPECT = 64, CMD_TEMPLATE = 128, CMD_BENCH = 256
 };
 
 typedef struct opts {
     const char *model, *file, *prompt, *system, *ids, *logits, *data, *output, *resume;
     const char *kv_policy, *kv_budget, *kv_profile, *type_k, *type_v;
     const char *chat_template, *chat_template_file, *response, *pool, *pool_order;
+    const char *bench_prompt, *bench_gen, *bench_depth, *format;
+    int repetitions, no_warmup;
     int n_predict, n_ctx, n_thread, n_chunk, top, prefix, examples, noise_seeds, layers;
     int window, kernel, top_k, repeat_last, n_gpu_layers;
     double temp, top_p, min_p, repeat_penalty, noise, r, gamma;

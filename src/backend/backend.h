@@ -13,13 +13,10 @@ typedef struct rkv_backend {
 } rkv_backend;
 
 /* Picks kernels for this CPU, no stronger than the environment variable RKV_CPU names. RKV_GEMM=own
- * or blas forces the path of prefill products; by default OpenBLAS serves CPUs for which we have no
- * kernel (tier ref chosen by the CPU, not by RKV_CPU). RKV_E_ARG: unknown name, tier not on this
- * CPU. */
+ * or blas forces the path of prefill products; by default OpenBLAS, where it is installed, serves
+ * CPUs for which we have no kernel (tier ref chosen by the CPU, not by RKV_CPU). RKV_E_ARG: unknown
+ * name, tier not on this CPU; RKV_E_UNSUPPORTED: blas wanted and not there. */
 rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e);
-
-/* OpenBLAS version and core; "none" when built without. */
-const char *rkv_backend_blas_name(void);
 
 typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a view */
     const void *data;           /* [n_out] rows of n_in elements; 4-byte aligned */

@@ -2,29 +2,11 @@
 #include "config.h"
 #include "backend/backend.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/blas.h"
 #include "cpu.h"
-
-#ifdef HAVE_OPENBLAS
-#include <cblas.h>
-
-const char *rkv_backend_blas_name(void)
-{
-    static char name[128];
-    if (!name[0])
-        snprintf(name, sizeof name, "%.80s (%.40s)", openblas_get_config(),
-                 openblas_get_corename());
-    return name;
-}
-#else
-const char *rkv_backend_blas_name(void)
-{
-    return "none";
-}
-#endif
 
 /* Features to use: those of the CPU, cut down to the tier that RKV_CPU names. */
 static rkv_status choose_features(uint32_t *features, int *forced, rkv_error *e)
@@ -54,20 +36,17 @@ rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e)
     RKV_TRY(choose_features(&features, &forced, e));
     rkv_ops_init(&be->ops, features);
     be->tier = rkv_cpu_tier_name(features);
-#ifdef HAVE_OPENBLAS
-    be->blas = features == RKV_ISA_ref && !forced;
-#else
     be->blas = 0;
-#endif
     const char *gemm = getenv("RKV_GEMM");
-    if (!gemm || !*gemm || !strcmp(gemm, "auto"))
+    if (!gemm || !*gemm || !strcmp(gemm, "auto")) {
+        be->blas = features == RKV_ISA_ref && !forced && rkv_blas_load(NULL) == RKV_OK;
         return RKV_OK;
+    }
     if (strcmp(gemm, "own") && strcmp(gemm, "blas"))
         return rkv_fail(e, RKV_E_ARG, "RKV_GEMM=%.40s: expected auto, own or blas", gemm);
-    be->blas = !strcmp(gemm, "blas");
-#ifndef HAVE_OPENBLAS
-    if (be->blas)
-        return rkv_fail(e, RKV_E_ARG, "RKV_GEMM=blas: this build has no OpenBLAS");
-#endif
+    if (!strcmp(gemm, "blas")) {
+        RKV_TRY(rkv_blas_load(e));
+        be->blas = 1;
+    }
     return RKV_OK;
 }

@@ -5,11 +5,8 @@
 
 #include <stdint.h>
 
+#include "backend/blas.h"
 #include "base/mem.h"
-
-#ifdef HAVE_OPENBLAS
-#include <cblas.h>
-#endif
 
 enum {
     UNPACK = 256, /* elements of a row unpacked at a time: a multiple of every block */
@@ -83,16 +80,6 @@ rkv_panels rkv_panels_pack(const rkv_backend *be, float *data, const rkv_matrix 
     return (rkv_panels){data, n_out, w->n_in};
 }
 
-#ifdef HAVE_OPENBLAS
-static void product_blas(float *out, ptrdiff_t ldo, const float *x, ptrdiff_t ldx, int n_row,
-                         const rkv_panels *w, int n_thread)
-{
-    openblas_set_num_threads(n_thread);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n_row, w->n_out, w->n_in, 1.0f, x,
-                (int)ldx, w->data, w->n_in, 0.0f, out, (int)ldo);
-}
-#endif
-
 /* Rows [i0, i0 + m) of the product with one panel, one pass of depth KC after the other. */
 static void panel_product(const rkv_ops *ops, float *out, ptrdiff_t ldo, const float *x,
                           ptrdiff_t ldx, int m, const float *panel, int nr, int n_in)
@@ -107,7 +94,8 @@ void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const 
 {
 #ifdef HAVE_OPENBLAS
     if (be->blas) {
-        product_blas(out, ldo, x, ldx, n_row, w, n_thread);
+        rkv_blas_sgemm_nt(out, (int)ldo, x, (int)ldx, w->data, w->n_in, n_row, w->n_out, w->n_in,
+                          n_thread);
         return;
     }
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/blas.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -152,7 +153,7 @@ rkv_status rkv_machine_get_info(rkv_machine_info *out, rkv_error *e)
         .cpu = cpu_name(),
         .tier = be.tier,
         .tier_max = rkv_cpu_tier_name(rkv_cpu_detect()),
-        .blas = rkv_backend_blas_name(),
+        .blas = rkv_blas_name(),
         .n_cpu = rkv_thread_available(),
         .n_numa_node = numa_nodes(),
     };
