@@ -15,8 +15,9 @@ import sys
 import tempfile
 import time
 
-from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, MESSAGES, PATIENCE, SANITIZED, SHARED, USAGE,
-                         Result, check, counts, finish, good, good_json, refused, rkv, skip, start, valid, write_inputs)
+from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, MESSAGES, PATIENCE, SANITIZED, SHARED,
+                         USAGE, Result, check, counts, finish, good, good_json, refused, rkv, skip, start, valid,
+                         write_inputs)
 
 try:
     import sqlite3
@@ -62,7 +63,8 @@ def check_help():
         for word in ("--help", "-h"):
             r = good(f"{c} {word}", c, word)
             text = r.out.decode()
-            missing = [o for o in (OPTIONS[c] + " json verbose help").split() if f"--{o} " not in text.replace("\n", " ")]
+            named = text.replace("\n", " ")
+            missing = [o for o in (OPTIONS[c] + " json verbose help").split() if f"--{o} " not in named]
             check(not missing and text.startswith(f"usage: rkv {c}") and not r.err, f"{c} {word}: lacks {missing}")
     r = rkv()
     check(r.rc == USAGE and not r.out and "rkv COMMAND" in r.err, f"rkv alone: {r}")
@@ -85,15 +87,15 @@ def check_options():
                 first_command(option), "--" + option)
     for option, values in BAD_VALUES.items():
         for v in values:
-            refused(f"--{option} {v}", USAGE, [f"--{option}: '{v}', expected"], first_command(option), "--" + option, v)
+            refused(f"--{option} {v}", USAGE, [f"--{option}: '{v}', expected"], first_command(option),
+                    "--" + option, v)
     refused("flag with a value", USAGE, ["'2'", "0 or 1"], "run", "--json=2")
-    refused("unknown policy", USAGE, ["nope", "snapkv"], "select", "-m", "m.gguf", "--ids", "ids", "--kv-policy", "nope")
-    refused("unknown budget", USAGE, ["'lots'", "20%"], "select", "-m", "m.gguf", "--ids", "ids", "--kv-policy", "snapkv",
-            "--kv-budget", "lots")
+    select = ["select", "-m", "m.gguf", "--ids", "ids", "--kv-policy"]
+    refused("unknown policy", USAGE, ["nope", "snapkv"], *select, "nope")
+    refused("unknown budget", USAGE, ["'lots'", "20%"], *select, "snapkv", "--kv-budget", "lots")
     refused("policy alone", USAGE, ["--kv-budget"], "run", "-m", "m.gguf", "-p", "x", "--kv-policy", "snapkv")
     refused("budget alone", USAGE, ["--kv-policy"], "run", "-m", "m.gguf", "-p", "x", "--kv-budget", "20%")
-    refused("ripple without a profile", USAGE, ["rkv profile", "--kv-profile"], "select", "-m", "m.gguf", "--ids", "ids",
-            "--kv-policy", "ripple", "--kv-budget", "30%")
+    refused("ripple without a profile", USAGE, ["rkv profile", "--kv-profile"], *select, "ripple", "--kv-budget", "30%")
     refused("type of the cache", USAGE, ["f64", "f16"], "run", "-m", "m.gguf", "-p", "x", "-ctk", "f64")
     for option, value in (("-p", "x"), ("-n", "1,"), ("-d", "-1"), ("-p", "1,,2"), ("-n", "99999999999999999999"),
                           ("-p", ",".join("1" * 33))):
@@ -151,8 +153,8 @@ def check_ids_inputs():
         if name in ("absent", "folder", "none"):
             continue
         text = pathlib.Path(name).read_bytes()
-        refused(f"tokenize --decode {name}", INPUT, [what if name != "far" else "0 to 511"], "tokenize", "-m", "m.gguf",
-                "--decode", stdin=text)
+        refused(f"tokenize --decode {name}", INPUT, [what if name != "far" else "0 to 511"], "tokenize", "--decode",
+                "-m", "m.gguf", stdin=text)
     refused("stdin by its name", INPUT, ["stdin: "], "score", "-m", "m.gguf", "--ids", "-", stdin=b"[1,")
     check(good("decode nothing", "tokenize", "-m", "m.gguf", "--decode", stdin=b"[]").out == b"", "[] is no text")
     check(good("encode nothing", "tokenize", "-m", "m.gguf").out == b"[]\n", "no text is []")
@@ -161,8 +163,8 @@ def check_ids_inputs():
     refused("score -c", USAGE, ["5 tokens", "--ctx-size"], *score, "five", "-c", "3")
     refused("below the floor", USAGE, ["floor of 36"], *score, "ids", "--prefix", "100", "--kv-policy", "snapkv",
             "--kv-budget", "10")
-    refused("below the floor", USAGE, ["floor of 36"], "select", "-m", "m.gguf", "--ids", "ids", "--kv-policy", "snapkv",
-            "--kv-budget", "5%")
+    refused("below the floor", USAGE, ["floor of 36"], "select", "-m", "m.gguf", "--ids", "ids",
+            "--kv-policy", "snapkv", "--kv-budget", "5%")
 
 
 def check_profile_inputs():
@@ -176,7 +178,7 @@ def check_profile_inputs():
         refused(f"--response {value}", USAGE, [f"'{value}'", "8 to 4096"], *args, "data", "--response", value)
     refused("all prompts too long", USAGE, ["longer than the context"], *args, "data", "-c", "10")
     for path, what in {"absent/x": "No such file", "folder": "Is a directory", "text/x": "Not a directory"}.items():
-        refused(f"profile -o {path}", FAILED, [path + ":", what], "profile", "-m", "m.gguf", "--data", "data", "-o", path)
+        refused(f"profile -o {path}", FAILED, [path + ":", what], *args, "data", "-o", path)
     refused("disk full", FAILED, ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full")
     pathlib.Path("out.json").write_text("before")
     refused("a failure keeps the old file", INPUT, ["line 3"], *args, "bad3")
@@ -189,13 +191,14 @@ def check_profile_inputs():
     whole = pathlib.Path("profile.json").read_text()
     pathlib.Path("future.json").write_text(whole.replace('"version": 1', '"version": 99'))
     pathlib.Path("short.json").write_text(whole[:-20])
-    for name, what in {"absent": "No such file", "folder": "not a regular file", "empty": "not JSON", "text": "not JSON",
-                       "object": "'format'", "future.json": "99", "short.json": "not JSON"}.items():
+    for name, what in {"absent": "No such file", "folder": "not a regular file", "empty": "not JSON",
+                       "text": "not JSON", "object": "'format'", "future.json": "99",
+                       "short.json": "not JSON"}.items():
         for args in (["select", "-m", "m.gguf", "--ids", "ids"], ["budget", "-c", "1000"]):
             refused(f"{args[0]} --kv-profile {name}", INPUT, [name + ":", what], *args, *policy, name)
-    refused("budget in bytes", USAGE, ["share"], "budget", "--kv-profile", "profile.json", "--kv-budget", "5M", "-c", "99")
-    refused("budget below the floor", USAGE, ["floor"], "budget", "--kv-profile", "profile.json", "--kv-budget", "1%", "-c",
-            "1000")
+    budget = ["budget", "--kv-profile", "profile.json", "-c", "1000", "--kv-budget"]
+    refused("budget in bytes", USAGE, ["share"], *budget, "5M")
+    refused("budget below the floor", USAGE, ["floor"], *budget, "1%")
 
 
 def check_texts():
@@ -212,8 +215,8 @@ def check_texts():
     check(answer("-p", "hello", "-n", "0").get("tokens") == [], "-n 0")
     check(good("-n 0", *model, "-p", "hello", "-n", "0").out == b"\n", "-n 0 prints no text")
     check(answer("--ids", "-", "-n", "2", stdin=b"[7]").get("prompt_tokens") == 1, "a prompt of one token")
-    check(answer("-f", "-", "-n", "3", stdin=b"hello").get("tokens") == answer("-p", "hello", "-n", "3").get("tokens") != None,
-          "a prompt from stdin is the same prompt")
+    hello = answer("-p", "hello", "-n", "3").get("tokens")
+    check(hello and answer("-f", "-", "-n", "3", stdin=b"hello").get("tokens") == hello, "a prompt from stdin")
     for more in ([], ["--chat"]):
         check(len(answer("-p", b"a\xff\xc3", "-n", "3", "--ignore-eos", *more).get("tokens", ())) == 3, "stray bytes")
     fills = answer("-p", "hello", "-c", "10", "--ignore-eos")
@@ -272,8 +275,10 @@ def check_json():
     check([i for i, p in enumerate(rows) if "kl" in p] == list(range(190, 200)), "kl from the prefix on")
     layers = got["select"].get("layers", [])
     check([x["budget"] for x in layers] == [60, 60] and got["select"]["total"] == 120, "select's budgets")
-    check(all(h["kept"] == sorted(set(h["kept"])) and len(h["kept"]) == 60 for x in layers for h in x["heads"]), "kept")
-    check(sum(x["budget"] for x in got["budget"].get("layers", [])) == got["budget"].get("total") == 400, "budget's total")
+    kept = [h["kept"] for x in layers for h in x["heads"]]
+    check(all(k == sorted(set(k)) and len(k) == 60 for k in kept), "kept positions")
+    total = sum(x["budget"] for x in got["budget"].get("layers", []))
+    check(total == got["budget"].get("total") == 400, "budget's total")
     check([x["layer"] for x in got["profile"].get("sensitivity", [])] == [0, 1], "sensitivity")
     pathlib.Path("made.json").unlink(missing_ok=True)
 
@@ -345,7 +350,7 @@ def check_full_disk():
     refused("no room for a profile", FAILED, ["x.json:", "too large"], *profile, **limited(100))
     if not without_sqlite():
         r = rkv(*profile, "--resume", "full", **limited(8192))
-        check(r.rc == INPUT and r.one_line() and "full/profile.sqlite" in r.err and not r.out, f"no room to resume: {r}")
+        check(r.rc == INPUT and r.one_line() and "full/profile.sqlite" in r.err and not r.out, f"no room to go on: {r}")
         good("with room again", *profile, "--resume", "full")
         check(pathlib.Path("x.json").read_bytes() == pathlib.Path("profile.json").read_bytes(), "the same profile")
     for name in ("out.json", "x.json"):
@@ -386,7 +391,8 @@ def check_interrupted():
     first = p.stdout.read(20)
     p.send_signal(signal.SIGINT)
     r = finish(p)
-    check(r.rc == INTERRUPTED and len(first) == 20 and "answer" in r.err and "rkv:" not in r.err, f"SIGINT in an answer: {r}")
+    check(r.rc == INTERRUPTED and len(first) == 20 and "answer" in r.err and "rkv:" not in r.err,
+          f"SIGINT in an answer: {r}")
     pathlib.Path("many").write_text("[1" + ",2,3" * 50000 + "]")
     for name, ids, wait in (("in the prompt", "many", 0.1), ("in a JSON answer", "ids", 0.5)):
         for sig in (signal.SIGINT, signal.SIGTERM):
@@ -396,17 +402,22 @@ def check_interrupted():
             began = time.monotonic()
             p.send_signal(sig)
             r = finish(p)
-            check(r.rc == INTERRUPTED and time.monotonic() - began < (20 if SANITIZED else 5), f"{sig.name} {name}: {r}")
+            took = time.monotonic() - began
+            check(r.rc == INTERRUPTED and took < (20 if SANITIZED else 5), f"{sig.name} {name}: {took} s, {r}")
             if r.out:
                 check(json.loads(r.out).get("stop") == "interrupted" and not r.err, f"a JSON answer cut short: {r}")
             else:
                 check(r.one_line(), f"{sig.name} {name}: {r}")
+    p = start("bench", "-m", "slow.gguf", "-p", "0", "-n", "1000000", "-r", "1", "--json")
+    wait_for_work(p)
+    p.send_signal(signal.SIGINT)
+    r = finish(p)
+    check(r.rc == INTERRUPTED and not r.out and r.one_line(), f"SIGINT in a benchmark: {r}")
     p = start("tokenize", "-m", "m.gguf")
     p.stdin.write(b"x" * 200000)
     p.stdin.flush()
     p.send_signal(signal.SIGINT)
     time.sleep(0.2)
-    p.wait(PATIENCE)
     r = finish(p)
     check(r.rc == -signal.SIGINT and not r.out and not r.err, f"SIGINT while reading stdin: {r}")
     pathlib.Path("many").unlink()
@@ -443,6 +454,7 @@ def check_resume():
         interrupt_unsaved(profile)
         return skip(20, "no SQLite in this build or in Python")
     good("profile", *profile, "-o", "whole.json")
+    whole = pathlib.Path("whole.json").read_bytes()
     for sig in (signal.SIGKILL, signal.SIGINT):
         folder, out = f"parts.{sig.name}", f"{sig.name}.json"
         args = profile + ["--resume", folder, "-o", out]
@@ -454,10 +466,10 @@ def check_resume():
         kept = finished(folder)
         check(0 < len(kept) < 6, f"{sig.name} kept {len(kept)} of 6 examples")
         good("resumed", *args)
-        check(pathlib.Path(out).read_bytes() == pathlib.Path("whole.json").read_bytes(), f"{sig.name}: the same profile")
+        check(pathlib.Path(out).read_bytes() == whole, f"{sig.name}: the same profile")
         check(kept.items() <= finished(folder).items(), f"{sig.name}: finished examples stay as they are")
-    refused("the folder of another run", INPUT, ["parts.SIGKILL", "another folder"], *profile, "--noise", "0.4", "--resume",
-            "parts.SIGKILL", "-o", "x.json")
+    refused("the folder of another run", INPUT, ["parts.SIGKILL", "another folder"], *profile, "--noise", "0.4",
+            "--resume", "parts.SIGKILL", "-o", "x.json")
     refused("a file as the folder", INPUT, ["text"], *profile, "--resume", "text", "-o", "x.json")
     interrupt_unsaved(profile)
 
@@ -488,7 +500,8 @@ def check_memory():
     base = peak_address_space()
     works = {"run": ["-m", "slow.gguf", "-f", "book", "-n", "2", "--json", "--chat", "-c", "500000"],
              "score": ["-m", "slow.gguf", "--ids", "ids", "--top", "512"],
-             "select": valid("select")[0], "tokenize": ["-m", "slow.gguf", "--json"], "profile": valid("profile")[0]}
+             "select": valid("select")[0], "bench": valid("bench")[0],
+             "tokenize": ["-m", "slow.gguf", "--json"], "profile": valid("profile")[0]}
     seen = set()
     for c, args in works.items():
         for extra in (0, 1, 2, 3, 4, 6, 8, 12, 20, 40, 80):
@@ -507,8 +520,9 @@ def check_memory():
 
 def main():
     tests = (check_help, check_options, check_environment, check_models, check_ids_inputs, check_profile_inputs,
-             check_texts, check_vocabularies, check_json, check_bench_formats, check_top, check_lost_output, check_full_disk, check_determinism,
-             check_interrupted, check_resume, check_memory)
+             check_texts, check_vocabularies, check_json, check_bench_formats, check_top, check_lost_output,
+             check_full_disk, check_determinism, check_interrupted, check_resume, check_memory)
+    signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
     with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
         os.chdir(work)
         write_inputs()
