@@ -16,8 +16,8 @@ import tempfile
 import time
 
 from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, MESSAGES, PATIENCE, SANITIZED, SHARED,
-                         USAGE, Result, check, counts, finish, good, good_json, refused, rkv, skip, start, valid,
-                         write_inputs)
+                         USAGE, Result, check, counts, finish, good, good_json, make_model, refused, rkv, skip, start,
+                         valid, write_inputs)
 
 try:
     import sqlite3
@@ -95,7 +95,8 @@ def check_options():
     refused("unknown budget", USAGE, ["'lots'", "20%"], *select, "snapkv", "--kv-budget", "lots")
     refused("policy alone", USAGE, ["--kv-budget"], "run", "-m", "m.gguf", "-p", "x", "--kv-policy", "snapkv")
     refused("budget alone", USAGE, ["--kv-policy"], "run", "-m", "m.gguf", "-p", "x", "--kv-budget", "20%")
-    refused("ripple without a profile", USAGE, ["rkv profile", "--kv-profile"], *select, "ripple", "--kv-budget", "30%")
+    refused("ripple without a profile", USAGE, ["rkv profile", "--kv-profile"], *select, "ripple",
+            "--kv-budget", "30%")
     refused("type of the cache", USAGE, ["f64", "f16"], "run", "-m", "m.gguf", "-p", "x", "-ctk", "f64")
     for option, value in (("-p", "x"), ("-n", "1,"), ("-d", "-1"), ("-p", "1,,2"), ("-n", "99999999999999999999"),
                           ("-p", ",".join("1" * 33))):
@@ -347,10 +348,11 @@ def check_full_disk():
     logits = ["score", "-m", "m.gguf", "--ids", "five", "--logits", "l.npy"]
     refused("no room for logits", FAILED, ["l.npy:", "too large"], *logits, **limited(5000))
     profile = ["profile", "-m", "m.gguf", "--data", "data", "--response", "8", "-o", "x.json"]
-    refused("no room for a profile", FAILED, ["x.json:", "too large"], *profile, **limited(100))
+    make_model("tall.gguf", layers=24)          # more bytes of profile than libomp takes of shared memory
+    refused("no room for a profile", FAILED, ["x.json:", "too large"], *profile, "-m", "tall.gguf", **limited(2000))
     if not without_sqlite():
         r = rkv(*profile, "--resume", "full", **limited(8192))
-        check(r.rc == INPUT and r.one_line() and "full/profile.sqlite" in r.err and not r.out, f"no room to go on: {r}")
+        check(r.rc == INPUT and r.one_line() and "full/profile.sqlite" in r.err and not r.out, f"no room: {r}")
         good("with room again", *profile, "--resume", "full")
         check(pathlib.Path("x.json").read_bytes() == pathlib.Path("profile.json").read_bytes(), "the same profile")
     for name in ("out.json", "x.json"):

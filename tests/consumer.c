@@ -1,5 +1,5 @@
-/* A program of somebody else: rkv.h and the library, nothing of this tree. Valid as C11 and C++11.
- *   consumer MODEL.gguf     prints the ids of a text and, for some steps, the likeliest next token */
+/* Somebody else's program: rkv.h and the library, nothing of this tree. Valid C11 and C++11.
+ *   consumer MODEL.gguf     prints the ids of a text, then steps with the likeliest next token */
 #include <rkv.h>
 #include <stdio.h>
 #include <string.h>

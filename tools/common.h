@@ -23,8 +23,8 @@ int usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "WHAT: out of memory" on stderr; returns EXIT_MEMORY. */
 int no_memory(const char *what);
 
-/* From here on SIGINT and SIGTERM stop the work in order; a second one ends the process at once, and
- * so does the first one before this call: nothing is lost while inputs are read. */
+/* From here on SIGINT and SIGTERM stop the work in order; a second one ends the process at once.
+ * Before it the first one does: nothing is lost while inputs are read. */
 void catch_signals(void);
 int interrupted(void);
 
