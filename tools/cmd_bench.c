@@ -183,7 +183,7 @@ static cJSON *to_json(const bench *b, const test *t)
     cJSON_AddStringToObject(r, "build_commit", rkv_version());
     cJSON_AddStringToObject(r, "cpu_info", b->machine.cpu);
     cJSON_AddStringToObject(r, "backends", m->tier);
-    cJSON_AddStringToObject(r, "model_filename", m->path);
+    json_text(r, "model_filename", m->path, strlen(m->path));
     char type[96];
     snprintf(type, sizeof type, "%.40s %.40s", m->arch, m->quantization);
     cJSON_AddStringToObject(r, "model_type", type);
@@ -212,7 +212,7 @@ static cJSON *to_json(const bench *b, const test *t)
     return r;
 }
 
-static void print_md(bench *b, const test *t)
+static int print_md(bench *b, const test *t)
 {
     const rkv_model_info *m = rkv_model_get_info(b->m);
     char name[48];
@@ -226,11 +226,11 @@ static void print_md(bench *b, const test *t)
            m->tier, b->n_thread, b->o->kv_policy ? b->o->kv_policy : "full",
            b->o->kv_budget ? " " : "", b->o->kv_budget ? b->o->kv_budget : "", name, t->mean_rate,
            t->sd_rate, (double)t->kv.bytes / 0x1p20, (double)peak_rss_bytes() / 0x1p20);
-    fflush(stdout);
+    return finish_stdout();
 }
 
 /* The plain members of a row of JSON, names first. */
-static void print_csv(bench *b, cJSON *row)
+static int print_csv(bench *b, cJSON *row)
 {
     for (int head = !b->n_row++; head >= 0; head--) {
         const char *comma = "";
@@ -247,22 +247,22 @@ static void print_csv(bench *b, cJSON *row)
         }
         putchar('\n');
     }
-    fflush(stdout);
     cJSON_Delete(row);
+    return finish_stdout();
 }
 
-static void show(bench *b, const test *t)
+/* 0, or an exit code when the row is lost. */
+static int show(bench *b, const test *t)
 {
     const char *format = b->o->format;
-    if (!strcmp(format, "md")) {
-        print_md(b, t);
-    } else if (!strcmp(format, "csv")) {
-        print_csv(b, to_json(b, t));
-    } else if (!strcmp(format, "jsonl")) {
-        json_print(to_json(b, t));
-    } else {
-        cJSON_AddItemToArray(b->rows, to_json(b, t));
-    }
+    if (!strcmp(format, "md"))
+        return print_md(b, t);
+    if (!strcmp(format, "csv"))
+        return print_csv(b, to_json(b, t));
+    if (!strcmp(format, "jsonl"))
+        return json_print(to_json(b, t));
+    cJSON_AddItemToArray(b->rows, to_json(b, t));
+    return 0;
 }
 
 /* ---- the command ---- */
@@ -280,18 +280,11 @@ static int run_tests(bench *b, const list *prompt, const list *gen, const list *
                 continue;
             if (run_test(b, &t, &e))
                 return fail(&e);
-            show(b, &t);
+            const int lost = show(b, &t);
+            if (lost)
+                return lost;
         }
     return 0;
-}
-
-static int check_format(const char *format)
-{
-    static const char *const known[] = {"md", "csv", "json", "jsonl"};
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(format, known[i]))
-            return 0;
-    return usage("bench: -o: '%.40s', expected md, csv, json or jsonl", format);
 }
 
 int cmd_bench(const opts *given)
@@ -304,9 +297,7 @@ int cmd_bench(const opts *given)
     rkv_model *m = NULL;
     rkv_profile *profile = NULL;
     rkv_error e;
-    int code = check_format(o.format);
-    if (!code)
-        code = read_list(&prompt, "-p", o.bench_prompt);
+    int code = read_list(&prompt, "-p", o.bench_prompt);
     if (!code)
         code = read_list(&gen, "-n", o.bench_gen);
     if (!code)
@@ -321,14 +312,13 @@ int cmd_bench(const opts *given)
         b.m = m;
         b.n_thread = o.n_thread ? o.n_thread : b.machine.n_cpu;
         b.rows = cJSON_CreateArray();
+        catch_signals();
         code = run_tests(&b, &prompt, &gen, &depth);
     }
     if (!code && !strcmp(o.format, "json"))
         code = json_print(b.rows);
     else
         cJSON_Delete(b.rows);
-    if (!code)
-        code = finish_stdout();
     rkv_model_free(m);
     rkv_profile_free(profile);
     return code;

@@ -40,7 +40,7 @@ static int run(const opts *o, const rkv_policy *p)
     const int n_layer = rkv_profile_n_layer(p->profile);
     int *budget = malloc((size_t)n_layer * sizeof *budget), cap = 0;
     uint8_t *skip = malloc((size_t)n_layer);
-    int code = budget && skip ? 0 : EXIT_MEMORY;
+    int code = budget && skip ? 0 : no_memory("budget");
     for (int l = 0; !code && l < n_layer; l++)
         skip[l] = isnan(rkv_profile_sensitivity(p->profile, l));
     if (!code && rkv_budget_layers(budget, &cap, p, n_layer, skip, o->n_ctx, 0.0, &e))
@@ -65,9 +65,6 @@ int cmd_budget(const opts *o)
         return usage("budget: give the prompt's length in tokens with -c");
     if (!o->kv_policy)
         with.kv_policy = "ripple";
-    with.pool = "max";
-    with.pool_order = "mean-pool";
-    with.kernel = 7;
     int code = read_policy(&policy, &profile, &with);
     if (!code && policy.budget_kind == RKV_BUDGET_BYTES)
         code = usage(

@@ -2,10 +2,13 @@
 #include "config.h"
 #include "common.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void print_table(const rkv_profile *p)
 {
@@ -51,21 +54,44 @@ static int read_response(rkv_profile_options *po, const opts *o)
     return 0;
 }
 
+static int say_interrupted(const rkv_error *e, const opts *o)
+{
+    end_progress();
+    fprintf(stderr, "rkv: %s: %s\n", e->text,
+            o->resume ? "finished examples are kept; run the same command again to go on"
+                      : "nothing was kept; with --resume DIR a run can be continued");
+    return EXIT_INTERRUPTED;
+}
+
+/* Whether the profile can be written, told before the long work and not after it. */
+static int check_output(const char *path)
+{
+    struct stat st;
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    const int n = slash ? (int)(slash - path) + 1 : 0;
+    const int there = !stat(path, &st);
+    int bad = snprintf(folder, sizeof folder, "%.*s.", n, path) >= (int)sizeof folder
+                  ? ENAMETOOLONG : there && S_ISDIR(st.st_mode) ? EISDIR : 0;
+    if (!bad && access(there && !S_ISREG(st.st_mode) ? path : folder, W_OK))
+        bad = errno;
+    if (!bad)
+        return 0;
+    fprintf(stderr, "rkv: %s: cannot write the profile: %s\n", path, strerror(bad));
+    return EXIT_FAILED;
+}
+
 static int run(const opts *o, const rkv_model *m, const rkv_profile_options *po)
 {
     rkv_profile *p;
     rkv_error e;
-    if (rkv_profile_run(&p, m, o->data, po, &e)) {
-        const int code = fail(&e);
-        if (code == EXIT_INTERRUPTED && o->resume)
-            fprintf(stderr,
-                    "rkv: finished examples are kept; run the same command again to go on\n");
-        else if (code == EXIT_INTERRUPTED)
-            fprintf(stderr, "rkv: nothing was kept; with --resume DIR a run can be continued\n");
-        return code;
-    }
+    catch_signals();
+    if (rkv_profile_run(&p, m, o->data, po, &e))
+        return e.status == RKV_E_CANCELLED ? say_interrupted(&e, o) : fail(&e);
     end_progress();
     int code = rkv_profile_save(p, o->output, &e) ? fail(&e) : 0;
+    if (code == EXIT_INPUT)                     /* which the output is not */
+        code = EXIT_FAILED;
     if (!code && o->json)
         code = print_json(o->output);
     if (!code && !o->json) {
@@ -92,6 +118,8 @@ int cmd_profile(const opts *o)
     po.resume_dir = o->resume;
     po.progress = show_progress;
     int code = read_response(&po, o);
+    if (!code)
+        code = check_output(o->output);
     if (!code)
         code = load_model(&m, o);
     if (!code)

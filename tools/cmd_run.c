@@ -23,7 +23,7 @@ static cJSON *message(const char *role, const char *content)
 {
     cJSON *m = cJSON_CreateObject();
     cJSON_AddStringToObject(m, "role", role);
-    cJSON_AddStringToObject(m, "content", content);
+    json_text(m, "content", content, strlen(content));
     return m;
 }
 
@@ -37,13 +37,10 @@ static int apply_template(char **text, const opts *o, const rkv_model *m)
     cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "messages");
     if (o->system)
         cJSON_AddItemToArray(list, message("system", o->system));
-    char *clean = rkv_utf8_clean(*text, strlen(*text));
-    cJSON_AddItemToArray(list, message("user", clean ? clean : ""));
-    rkv_free(clean);
+    cJSON_AddItemToArray(list, message("user", *text));
     cJSON_AddBoolToObject(root, "add_generation_prompt", 1);
-    char *json = cJSON_PrintUnformatted(root);
-    cJSON_Delete(root);
-    rkv_error e = {RKV_E_MEM, "chat template: out of memory"};
+    char *json = json_string(root);
+    rkv_error e = {RKV_E_MEM, "chat messages: out of memory"};
     const rkv_status s =
         json ? rkv_template_render(m, template_text, json, &chat, NULL, &e) : RKV_E_MEM;
     free(json);
@@ -53,7 +50,7 @@ static int apply_template(char **text, const opts *o, const rkv_model *m)
     free(*text);
     *text = strdup(chat);
     rkv_free(chat);
-    return *text ? 0 : EXIT_MEMORY;
+    return *text ? 0 : no_memory("chat template");
 }
 
 /* Document and prompt as one text. Without a template they follow each other as they are. */
@@ -79,7 +76,7 @@ static int read_prompt(char **text, const opts *o)
         snprintf(*text, size, "%s%s%s", document ? document : "",
                  document && o->prompt && o->chat ? "\n\n" : "", prompt);
     free(document);
-    return *text ? 0 : EXIT_MEMORY;
+    return *text ? 0 : no_memory("prompt");
 }
 
 /* The prompt as ids: given as such, or text with its template. */
@@ -87,11 +84,12 @@ static int tokenize_prompt(answer *a, const opts *o)
 {
     if (o->ids && (o->file || o->prompt || o->chat))
         return usage("run: --ids takes the place of -f, -p and --chat");
+    int bad = o->ids ? read_ids(&a->prompt, &a->n_prompt, o->ids) : 0;
     if (o->ids)
-        return read_ids(&a->prompt, &a->n_prompt, o->ids);
+        return bad ? bad : check_ids(a->prompt, a->n_prompt, o->ids, a->m);
     char *text = NULL;
     rkv_error e;
-    int bad = read_prompt(&text, o);
+    bad = read_prompt(&text, o);
     if (!bad && o->chat && (bad = apply_template(&text, o, a->m)))
         free(text);
     if (bad)
@@ -108,28 +106,33 @@ static int tokenize_prompt(answer *a, const opts *o)
         memcpy(a->prompt, ids, a->n_prompt * sizeof *ids);
     rkv_free(ids);
     if (!a->prompt)
-        return EXIT_MEMORY;
+        return no_memory("prompt");
     return a->n_prompt ? 0 : usage("run: the prompt is empty");
 }
 
 /* ---- the answer ---- */
 
 /* Prints what the newest token adds to the text. The text is decoded from a few tokens back,
- * because a token may be part of a character, or lose its leading space at the start. */
-static void stream(const answer *a, size_t from)
+ * because a token may be part of a character, or lose its leading space at the start. 0, or an exit
+ * code: nobody reads on, or no memory. */
+static int stream(const answer *a)
 {
     enum { BACK = 8 };
-    const size_t start = a->n_id > BACK ? a->n_id - BACK : 0;
+    const size_t from = a->n_id - 1, start = a->n_id > BACK ? a->n_id - BACK : 0;
+    rkv_error e;
     char *before = NULL, *after = NULL;
     size_t n_before = 0, n_after = 0;
-    if (!rkv_detokenize(a->m, a->ids + start, from - start, 0, &before, &n_before, NULL) &&
-        !rkv_detokenize(a->m, a->ids + start, a->n_id - start, 0, &after, &n_after, NULL) &&
-        n_after > n_before) {
+    int code = 0;
+    if (rkv_detokenize(a->m, a->ids + start, from - start, 0, &before, &n_before, &e) ||
+        rkv_detokenize(a->m, a->ids + start, a->n_id - start, 0, &after, &n_after, &e)) {
+        code = fail(&e);
+    } else if (n_after > n_before) {
         fwrite(after + n_before, 1, n_after - n_before, stdout);
-        fflush(stdout);
+        code = finish_stdout();
     }
     rkv_free(before);
     rkv_free(after);
+    return code;
 }
 
 static int generate(answer *a, const opts *o)
@@ -144,8 +147,9 @@ static int generate(answer *a, const opts *o)
             break;
         }
         a->ids[a->n_id++] = id;
-        if (!o->json)
-            stream(a, a->n_id - 1);
+        const int lost = o->json ? 0 : stream(a);
+        if (lost)
+            return lost;
         if (interrupted()) {
             a->stop = "interrupted";
             break;
@@ -234,7 +238,8 @@ static int prepare(answer *a, const opts *o, const rkv_policy *p)
     };
     a->ids = malloc(((size_t)o->n_predict + 1) * sizeof *a->ids);
     if (!a->ids)
-        return EXIT_MEMORY;
+        return no_memory("answer");
+    catch_signals();
     if (rkv_sampler_create(&a->sampler, rkv_model_get_info(a->m)->n_vocab, &sampling, &e) ||
         rkv_session_create(&a->s, a->m, &so, &e))
         return fail(&e);
@@ -247,22 +252,21 @@ static int prepare(answer *a, const opts *o, const rkv_policy *p)
 }
 
 /* Tokens to generate, within the context. */
-static int fit_predict(const answer *a, opts *o)
+static void fit_predict(const answer *a, opts *o)
 {
     const int n_ctx = o->n_ctx ? o->n_ctx : rkv_model_get_info(a->m)->n_ctx_train;
     if ((double)a->n_prompt + o->n_predict > n_ctx && a->n_prompt <= (size_t)n_ctx)
         o->n_predict = n_ctx - (int)a->n_prompt + 1;    /* the last token is not fed back */
-    return 0;
 }
 
 static int run(answer *a, const opts *given, const rkv_policy *p)
 {
     opts o = *given;
     int code = tokenize_prompt(a, &o);
-    if (!code)
-        code = fit_predict(a, &o);
-    if (!code)
+    if (!code) {
+        fit_predict(a, &o);
         code = prepare(a, &o, p);
+    }
     if (!code)
         code = generate(a, &o);
     if (!code && o.json)
@@ -270,7 +274,8 @@ static int run(answer *a, const opts *given, const rkv_policy *p)
     if (!code && !o.json) {
         putchar('\n');
         code = finish_stdout();
-        print_summary(a);
+        if (!code)
+            print_summary(a);
     }
     return code ? code : interrupted() ? EXIT_INTERRUPTED : 0;
 }

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct score {
     const opts *o;
@@ -24,19 +26,46 @@ typedef struct score {
     size_t n_kl;
 } score;
 
-/* The k largest logits, largest first, equal ones by id, by insertion into a sorted list. */
+/* Whether id a comes after id b: smaller logit, or the same and a larger id. */
+static int is_after(const float *logits, int32_t a, int32_t b)
+{
+    return logits[a] < logits[b] || (logits[a] == logits[b] && a > b);
+}
+
+/* Sinks heap[at] in a heap of n whose root comes last of all. */
+static void sink(int32_t *heap, int n, int at, const float *logits)
+{
+    const int32_t id = heap[at];
+    for (int child = 2 * at + 1; child < n; at = child, child = 2 * at + 1) {
+        child += child + 1 < n && is_after(logits, heap[child + 1], heap[child]);
+        if (!is_after(logits, heap[child], id))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = id;
+}
+
+/* The k largest logits, largest first, equal ones by id: a heap of the best so far, then sorted.
+ * Returns how many. O(n log k). */
 static int pick_top(int32_t *best, int k, const float *logits, int n)
 {
-    int count = 0;
-    for (int i = 0; i < n; i++) {
-        if (count == k && !(logits[i] > logits[best[k - 1]]))
-            continue;
-        int at = count < k ? count++ : k - 1;
-        for (; at > 0 && logits[i] > logits[best[at - 1]]; at--)
-            best[at] = best[at - 1];
-        best[at] = i;
+    k = k < n ? k : n;
+    for (int i = 0; i < k; i++)
+        best[i] = i;
+    for (int at = k / 2; at-- > 0;)
+        sink(best, k, at, logits);
+    for (int i = k; i < n; i++)
+        if (is_after(logits, best[0], i)) {
+            best[0] = i;
+            sink(best, k, 0, logits);
+        }
+    for (int last = k - 1; last > 0; last--) {
+        const int32_t id = best[0];
+        best[0] = best[last];
+        best[last] = id;
+        sink(best, last, 0, logits);
     }
-    return count;
+    return k;
 }
 
 /* Header of a .npy file, format version 1.0 (NumPy Enhancement Proposal 1), padded to 64 bytes. */
@@ -60,15 +89,20 @@ static int open_logits(score *s)
     return 0;
 }
 
-static int close_logits(score *s)
+/* A file that is not whole does not stay. Returns code, or what the close adds to success. */
+static int close_logits(score *s, int code)
 {
+    struct stat st;
     if (!s->logits)
-        return 0;
+        return code;
     const int bad = ferror(s->logits);
-    if (!fclose(s->logits) && !bad)
-        return 0;
-    fprintf(stderr, "rkv: %s: cannot write: %s\n", s->o->logits, strerror(errno));
-    return EXIT_FAILED;
+    if ((fclose(s->logits) || bad) && !code) {
+        fprintf(stderr, "rkv: %s: cannot write: %s\n", s->o->logits, strerror(errno));
+        code = EXIT_FAILED;
+    }
+    if (code && !stat(s->o->logits, &st) && S_ISREG(st.st_mode))
+        unlink(s->o->logits);
+    return code;
 }
 
 static cJSON *describe(score *s, size_t i, const float *logits)
@@ -140,7 +174,7 @@ static int run_compared(score *s, const rkv_policy *p)
         return fail(&e);
     s->kept = malloc(piece * row);
     if (!s->kept)
-        return EXIT_MEMORY;
+        return no_memory("score: full-cache logits");
     for (s->base = s->prefix; s->base < s->n; s->base += piece) {
         const size_t n = s->n - s->base < piece ? s->n - s->base : piece;
         if (rkv_session_score(s->full, s->ids + s->base, n, 0, keep_rows, s, &e) ||
@@ -160,17 +194,18 @@ static int run(score *s, const rkv_policy *p)
     if (s->prefix > s->n)
         return usage("score: --prefix %zu is more than the %zu ids", s->prefix, s->n);
     if (!so.n_ctx)
-        so.n_ctx = s->n ? (int)s->n : 1;
+        so.n_ctx = (int)s->n;
     so.observe = active;
     so.policy.budget_kind = RKV_BUDGET_NONE;    /* the prompt is compressed in a copy */
     const int k = s->o->top < s->n_vocab ? s->o->top : s->n_vocab;
     s->best = malloc(((size_t)k + 1) * sizeof *s->best);
     s->positions = cJSON_CreateArray();
     if (!s->best || !s->positions)
-        return EXIT_MEMORY;
+        return no_memory("score");
     const int bad = open_logits(s);
     if (bad)
         return bad;
+    catch_signals();
     if (rkv_session_create(&s->full, s->m, &so, &e))
         return fail(&e);
     if (active)
@@ -206,11 +241,13 @@ int cmd_score(const opts *o)
     if (!code)
         code = load_model(&s.m, o);
     if (!code)
+        code = check_ids(s.ids, s.n, o->ids, s.m);
+    if (!code)
         code = run(&s, &policy);
     end_progress();
-    const int lost = close_logits(&s);
+    code = close_logits(&s, code);
     if (!code)
-        code = lost ? lost : print(&s);
+        code = print(&s);
     cJSON_Delete(s.positions);
     rkv_session_free(s.full);
     rkv_session_free(s.small);

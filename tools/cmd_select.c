@@ -45,7 +45,8 @@ static int run(const opts *o, const rkv_model *m, const rkv_policy *p, const int
     rkv_session *s;
     rkv_session_options so = session_options(o, p);
     if (!so.n_ctx)
-        so.n_ctx = n ? (int)n : 1;
+        so.n_ctx = (int)n;
+    catch_signals();
     if (rkv_session_create(&s, m, &so, &e))
         return fail(&e);
     const int code = rkv_session_prefill(s, ids, n, &e) ? fail(&e) : print(s, m, p);
@@ -67,6 +68,8 @@ int cmd_select(const opts *o)
         code = read_ids(&ids, &n, o->ids);
     if (!code)
         code = load_model(&m, o);
+    if (!code)
+        code = check_ids(ids, n, o->ids, m);
     if (!code)
         code = run(o, m, &policy, ids, n);
     rkv_model_free(m);

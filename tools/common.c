@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,6 +43,13 @@ int usage(const char *format, ...)
     return EXIT_USAGE;
 }
 
+int no_memory(const char *what)
+{
+    end_progress();
+    fprintf(stderr, "rkv: %s: out of memory\n", what);
+    return EXIT_MEMORY;
+}
+
 /* ---- signals and progress ---- */
 
 static volatile sig_atomic_t caught;
@@ -66,7 +72,6 @@ void catch_signals(void)
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
-    signal(SIGPIPE, SIG_IGN);
 }
 
 double now_s(void)
@@ -114,6 +119,22 @@ void end_progress(void)
     bar_shown = 0;
 }
 
+/* ---- memory of cJSON ---- */
+
+static int json_lost;
+
+static void *json_alloc(size_t n)
+{
+    void *p = malloc(n);
+    json_lost |= !p;
+    return p;
+}
+
+void json_start(void)
+{
+    cJSON_InitHooks(&(cJSON_Hooks){json_alloc, free});
+}
+
 /* ---- inputs ---- */
 
 int load_model(rkv_model **m, const opts *o)
@@ -122,17 +143,6 @@ int load_model(rkv_model **m, const opts *o)
     if (!o->model)
         return usage("name a model with -m");
     return rkv_model_load(m, o->model, &e) ? fail(&e) : 0;
-}
-
-static int read_pooling(rkv_policy *p, const opts *o)
-{
-    if (strcmp(o->pool, "max") && strcmp(o->pool, "avg"))
-        return usage("--kv-pool: '%.40s', expected max or avg", o->pool);
-    if (strcmp(o->pool_order, "mean-pool") && strcmp(o->pool_order, "pool-mean"))
-        return usage("--kv-pool-order: '%.40s', expected mean-pool or pool-mean", o->pool_order);
-    p->pool_average = !strcmp(o->pool, "avg");
-    p->pool_before_mean = !strcmp(o->pool_order, "pool-mean");
-    return 0;
 }
 
 int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
@@ -144,9 +154,8 @@ int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
     p->pool_kernel = o->kernel;
     p->ratio = o->r;
     p->gamma = o->gamma;
-    const int bad = read_pooling(p, o);
-    if (bad)
-        return bad;
+    p->pool_average = !strcmp(o->pool, "avg");
+    p->pool_before_mean = !strcmp(o->pool_order, "pool-mean");
     if (o->kv_policy && rkv_policy_set_name(p, o->kv_policy, &e))
         return fail(&e);
     if (o->kv_budget && rkv_policy_set_budget(p, o->kv_budget, &e))
@@ -176,9 +185,14 @@ rkv_session_options session_options(const opts *o, const rkv_policy *p)
     return s;
 }
 
+static const char *shown(const char *path)
+{
+    return strcmp(path, "-") ? path : "stdin";
+}
+
 static int read_failed(const char *path, char *text)
 {
-    fprintf(stderr, "rkv: %s: %s\n", path, strerror(errno));
+    fprintf(stderr, "rkv: %s: %s\n", shown(path), strerror(errno));
     free(text);
     return EXIT_INPUT;
 }
@@ -186,8 +200,7 @@ static int read_failed(const char *path, char *text)
 int read_all(char **text, size_t *n, const char *path)
 {
     FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
-    struct stat st;
-    if (!f || (!fstat(fileno(f), &st) && S_ISDIR(st.st_mode) && (errno = EISDIR)))
+    if (!f)
         return read_failed(path, NULL);
     size_t cap = 1 << 16, len = 0;
     char *buf = malloc(cap + 1);
@@ -204,10 +217,8 @@ int read_all(char **text, size_t *n, const char *path)
     const int bad = buf && ferror(f);
     if (f != stdin)
         fclose(f);
-    if (!buf) {
-        fprintf(stderr, "rkv: %s: out of memory after %zu bytes\n", path, len);
-        return EXIT_MEMORY;
-    }
+    if (!buf)
+        return no_memory(shown(path));
     if (bad)
         return read_failed(path, buf);
     buf[len] = 0;
@@ -229,12 +240,12 @@ int find_template(char **text, const char *name)
     if (!builtin)
         return read_all(text, &n, name);
     *text = strdup(builtin);
-    return *text ? 0 : EXIT_MEMORY;
+    return *text ? 0 : no_memory("chat template");
 }
 
 static int not_ids(const char *path, const char *what)
 {
-    fprintf(stderr, "rkv: %s: %s, expected a JSON array of token ids\n", path, what);
+    fprintf(stderr, "rkv: %s: %s, expected a JSON array of token ids\n", shown(path), what);
     return EXIT_INPUT;
 }
 
@@ -249,14 +260,22 @@ int read_ids(int32_t **ids, size_t *n, const char *path)
     cJSON *array = cJSON_ParseWithLengthOpts(text, n_byte, &end, 0);
     const int tail = array && end[strspn(end, " \t\r\n")] != 0;
     free(text);
+    if (json_lost) {
+        cJSON_Delete(array);
+        return no_memory(shown(path));
+    }
     if (!cJSON_IsArray(array) || tail) {
         cJSON_Delete(array);
         return not_ids(path, tail ? "text after the array" : "not a JSON array");
     }
     const size_t count = (size_t)cJSON_GetArraySize(array);
     int32_t *out = malloc((count ? count : 1) * sizeof *out);
+    if (!out) {
+        cJSON_Delete(array);
+        return no_memory(shown(path));
+    }
     size_t i = 0;
-    int strange = out == NULL;
+    int strange = 0;
     for (const cJSON *v = array->child; v && !strange; v = v->next) {
         const double d = cJSON_IsNumber(v) ? v->valuedouble : -1.0;
         strange = !(d >= 0.0 && d <= 2147483647.0 && d == floor(d));
@@ -266,11 +285,27 @@ int read_ids(int32_t **ids, size_t *n, const char *path)
     if (strange) {
         free(out);
         char what[64];
-        snprintf(what, sizeof what, "element #%zu is no token id", i ? i - 1 : 0);
+        snprintf(what, sizeof what, "element #%zu is no token id", i - 1);
         return not_ids(path, what);
     }
     *ids = out;
     *n = count;
+    return 0;
+}
+
+int check_ids(const int32_t *ids, size_t n, const char *path, const rkv_model *m)
+{
+    const int n_vocab = rkv_model_get_info(m)->n_vocab;
+    if (!n) {
+        fprintf(stderr, "rkv: %s: no token ids in it, expected at least one\n", shown(path));
+        return EXIT_INPUT;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= n_vocab) {
+            fprintf(stderr, "rkv: %s: token id #%zu is %d, expected 0 to %d\n", shown(path), i,
+                    ids[i], n_vocab - 1);
+            return EXIT_INPUT;
+        }
     return 0;
 }
 
@@ -279,18 +314,26 @@ int read_ids(int32_t **ids, size_t *n, const char *path)
 void json_text(cJSON *object, const char *key, const char *bytes, size_t n)
 {
     char *clean = rkv_utf8_clean(bytes, n);
+    json_lost |= !clean;
     cJSON_AddStringToObject(object, key, clean ? clean : "");
     rkv_free(clean);
 }
 
-int json_print(cJSON *object)
+char *json_string(cJSON *object)
 {
     char *text = object ? cJSON_PrintUnformatted(object) : NULL;
     cJSON_Delete(object);
-    if (!text) {
-        fputs("rkv: out of memory for the output\n", stderr);
-        return EXIT_MEMORY;
-    }
+    if (!json_lost)
+        return text;
+    free(text);
+    return NULL;
+}
+
+int json_print(cJSON *object)
+{
+    char *text = json_string(object);
+    if (!text)
+        return no_memory("output");
     puts(text);
     free(text);
     return finish_stdout();

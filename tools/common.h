@@ -20,10 +20,13 @@ enum {
 int fail(const rkv_error *e);
 /* One line on stderr; returns EXIT_USAGE. */
 int usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "WHAT: out of memory" on stderr; returns EXIT_MEMORY. */
+int no_memory(const char *what);
 
-/* Set by SIGINT and SIGTERM; a second signal ends the process at once. */
-int interrupted(void);
+/* From here on SIGINT and SIGTERM stop the work in order; a second one ends the process at once.
+ * Before it the first one does: nothing is lost while inputs are read. */
 void catch_signals(void);
+int interrupted(void);
 
 /* progress callback: a bar on a terminal, a line every 10 s elsewhere; stops when interrupted. */
 int show_progress(void *ctx, const char *phase, int64_t done, int64_t total);
@@ -43,9 +46,16 @@ int read_all(char **text, size_t *n, const char *path);
 int find_template(char **text, const char *name);
 /* A JSON array of token ids from a file or stdin; freed with free. 0 or an exit code. */
 int read_ids(int32_t **ids, size_t *n, const char *path);
+/* The ids that a file gave are at least one, and of the model's vocabulary. 0 or an exit code. */
+int check_ids(const int32_t *ids, size_t n, const char *path, const rkv_model *m);
 
+/* What cJSON could not allocate is remembered until json_print, which then refuses the output. */
+void json_start(void);
 /* Adds a string whose stray bytes are replaced. */
 void json_text(cJSON *object, const char *key, const char *bytes, size_t n);
+/* The object as text, freed with free; frees the object. NULL: no memory, or some was missing
+ * before. */
+char *json_string(cJSON *object);
 /* Prints the object on stdout and frees it. 0, or an exit code when stdout fails or memory runs
  * out. */
 int json_print(cJSON *object);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TEXT, INT, REAL, FLAG };
+enum kind { TEXT, CHOICE, INT, REAL, FLAG };     /* CHOICE: one of the words of arg */
 
 typedef struct option {
     const char *name, *brief, *other;   /* --name; -b; a second long or short name; NULL: none */
@@ -50,7 +50,7 @@ static const option table[] = {
      "how often each test runs"},
     {"no-warmup", NULL, NULL, FLAG, AT(no_warmup), "0", 0, 1, CMD_BENCH, NULL,
      "no untimed run first"},
-    {"output", "o", NULL, TEXT, AT(format), "md", 0, 0, CMD_BENCH, "md|csv|json|jsonl",
+    {"output", "o", NULL, CHOICE, AT(format), "md", 0, 0, CMD_BENCH, "md|csv|json|jsonl",
      "format of the table on stdout"},
     {"predict", "n", "n-predict", INT, AT(n_predict), "256", 0, LARGE, CMD_RUN, "N",
      "most tokens to generate"},
@@ -95,8 +95,8 @@ static const option table[] = {
      "last prompt tokens that score and stay"},
     {"kv-kernel", NULL, NULL, INT, AT(kernel), "7", 1, 1023, CACHE, "N",
      "width of the pooling of scores, odd"},
-    {"kv-pool", NULL, NULL, TEXT, AT(pool), "max", 0, 0, CACHE, "max|avg", "kind of pooling"},
-    {"kv-pool-order", NULL, NULL, TEXT, AT(pool_order), "mean-pool", 0, 0, CACHE,
+    {"kv-pool", NULL, NULL, CHOICE, AT(pool), "max", 0, 0, CACHE, "max|avg", "kind of pooling"},
+    {"kv-pool-order", NULL, NULL, CHOICE, AT(pool_order), "mean-pool", 0, 0, CACHE,
      "mean-pool|pool-mean", "pool after or before the mean over a GQA group"},
     {"r", NULL, NULL, REAL, AT(r), "1.5", 1, 1e6, POLICY | CMD_BUDGET, "R",
      "ripple: ratio of the largest to the smallest weight"},
@@ -158,9 +158,20 @@ static int set_number(opts *o, const option *p, const char *shown, const char *v
     return 0;
 }
 
+static int is_choice(const char *words, const char *value)
+{
+    const size_t n = strlen(value);
+    for (const char *w = words; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL)
+        if (n && strcspn(w, "|") == n && !memcmp(w, value, n))
+            return 1;
+    return 0;
+}
+
 static int set(opts *o, const option *p, const char *shown, const char *value)
 {
-    if (p->kind == TEXT) {
+    if (p->kind == CHOICE && !is_choice(p->arg, value))
+        return complain(shown, value, p->arg);
+    if (p->kind == TEXT || p->kind == CHOICE) {
         *(const char **)(void *)((char *)o + p->offset) = value;
         return 0;
     }
@@ -203,11 +214,12 @@ static const option *find(const char *word, unsigned cmd, const char **value)
 
 static int parse_words(opts *o, unsigned cmd, int argc, char **argv)
 {
+    const char *named = NULL;                   /* inspect's model, without an option */
     for (int i = 1; i < argc; i++) {
         const char *value;
         const option *p = find(argv[i], cmd, &value);
-        if (!p && argv[i][0] != '-' && cmd == CMD_INSPECT && !o->model) {
-            o->model = argv[i];
+        if (!p && argv[i][0] != '-' && cmd == CMD_INSPECT && !named) {
+            named = o->model = argv[i];
             continue;
         }
         if (!p) {
@@ -257,6 +269,8 @@ void opts_help(unsigned cmd)
         printf("  %-32s %s", left, p->help);
         if (p->initial && p->kind != FLAG)
             printf(" (%s)", p->initial);
+        if (p->other)
+            printf("; also --%s", p->other);
         putchar('\n');
     }
 }

@@ -2,6 +2,9 @@
 #include "config.h"
 #include "common.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,16 +71,25 @@ static void on_log(void *ctx, int level, const char *line)
     }
 }
 
-static void print_help(void)
+static void print_help(FILE *f)
 {
-    puts("rkv: long-context language models on CPU servers, in a fraction of the KV memory\n\n"
-         "usage: rkv COMMAND [options]\n");
+    fputs("rkv: long-context language models on CPU servers, in a fraction of the KV memory\n\n"
+          "usage: rkv COMMAND [options]\n\n", f);
     for (int i = 0; i < N_COMMAND; i++)
-        printf("  %-10s %s\n", commands[i].name, commands[i].brief);
-    puts("\nrkv COMMAND --help tells the options; rkv --version the version.\n"
-         "Exit codes: 0 ok, 1 failed, 2 usage, 3 bad input file, 4 does not fit in memory, 130 "
-         "interrupted.\n"
-         "RKV_CPU=ref|avx2|avx512 limits the kernels to a tier.");
+        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].brief);
+    fputs("\nrkv COMMAND --help tells the options; rkv --version the version.\n"
+          "Exit codes: 0 ok, 1 failed, 2 usage, 3 bad input file, 4 does not fit in memory, 130 "
+          "interrupted.\n"
+          "RKV_CPU=ref|avx2|avx512 limits the kernels to a tier.\n", f);
+}
+
+/* A closed standard stream gets its number taken, with the wrong direction: else the next file that
+ * is opened would receive what is printed. */
+static void hold_standard_files(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF)
+            open("/dev/null", fd ? O_RDONLY : O_WRONLY);
 }
 
 static int print_version(void)
@@ -93,9 +105,12 @@ static int print_version(void)
 
 int main(int argc, char **argv)
 {
+    hold_standard_files();
+    signal(SIGPIPE, SIG_IGN);                   /* a lost reader is a failed write, */
+    signal(SIGXFSZ, SIG_IGN);                   /* and so is a limit of the file size */
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
         !strcmp(argv[1], "help")) {
-        print_help();
+        print_help(argc < 2 ? stderr : stdout);
         return argc < 2 ? EXIT_USAGE : finish_stdout();
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version"))
@@ -114,7 +129,7 @@ int main(int argc, char **argv)
         }
         verbose = o.verbose;
         rkv_log_set(on_log, NULL);
-        catch_signals();
+        json_start();
         const int code = commands[i].run(&o);
         end_progress();
         return code;

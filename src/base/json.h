@@ -54,7 +54,8 @@ void rkv_text_json(rkv_text *t, const char *bytes, size_t n);
 void rkv_text_number(rkv_text *t, double v);
 void rkv_text_free(rkv_text *t);
 
-/* Writes n bytes to path by temporary file, fsync, rename and fsync of the folder. RKV_E_IO. */
+/* Writes n bytes to path by temporary file, fsync, rename and fsync of the folder. What is there
+ * and is no regular file (a device, a pipe) is written in place. RKV_E_IO. */
 rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_error *e);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -114,7 +115,7 @@ void rkv_text_free(rkv_text *t)
     *t = (rkv_text){0};
 }
 
-static int write_all(int fd, const char *bytes, size_t n)
+static int write_bytes(int fd, const char *bytes, size_t n)
 {
     while (n) {
         const ssize_t w = write(fd, bytes, n);
@@ -125,7 +126,7 @@ static int write_all(int fd, const char *bytes, size_t n)
         bytes += w;
         n -= (size_t)w;
     }
-    return fsync(fd);
+    return 0;
 }
 
 /* Makes the rename itself durable; a file system that cannot sync a folder is not our failure. */
@@ -147,8 +148,22 @@ static void sync_folder(const char *path)
     rkv_mem_free(folder);
 }
 
+/* A device or a pipe is written, not replaced: as root the rename would remove /dev/null. */
+static rkv_status write_special(const char *path, const char *bytes, size_t n, rkv_error *e)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const int bad = fd < 0 || write_bytes(fd, bytes, n);
+    const int cause = errno;
+    if (fd >= 0)
+        close(fd);
+    return bad ? rkv_fail(e, RKV_E_IO, "%s: cannot write: %s", path, strerror(cause)) : RKV_OK;
+}
+
 rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_error *e)
 {
+    struct stat st;
+    if (!stat(path, &st) && !S_ISREG(st.st_mode))
+        return write_special(path, bytes, n, e);
     const size_t len = strlen(path) + 32;
     char *tmp = rkv_mem_alloc(len);
     if (!tmp)
@@ -159,7 +174,7 @@ rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_e
     if (fd < 0) {
         s = rkv_fail(e, RKV_E_IO, "%s: cannot create: %s", tmp, strerror(errno));
     } else {
-        int bad = write_all(fd, bytes, n);
+        int bad = write_bytes(fd, bytes, n) || fsync(fd) ? -1 : 0;
         if (close(fd))
             bad = -1;
         if (bad || rename(tmp, path)) {

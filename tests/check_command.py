@@ -1,0 +1,541 @@
+#!/usr/bin/env python3
+"""The command rkv from outside: options, bad inputs, lost outputs, signals, memory limits, resuming.
+
+Runs from the build folder (programs rkv and make_model). Every refusal must be one line on stderr that
+names what it is about, with the documented exit code, nothing on stdout and no file left behind."""
+import contextlib
+import json
+import os
+import pathlib
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, MESSAGES, PATIENCE, SANITIZED, SHARED,
+                         USAGE, Result, check, counts, finish, good, good_json, make_model, refused, rkv, skip, start,
+                         valid, write_inputs)
+
+try:
+    import sqlite3
+except ImportError:
+    sqlite3 = None
+
+# What --help must name, for each command.
+POLICY = "kv-policy kv-budget kv-profile kv-window kv-kernel kv-pool kv-pool-order r gamma cache-type-k cache-type-v"
+OPTIONS = {
+    "run": "model file prompt system-prompt chat chat-template predict ctx-size threads ubatch-size temp top-k top-p "
+           "min-p repeat-penalty repeat-last-n seed ignore-eos ids n-gpu-layers " + POLICY,
+    "tokenize": "model decode bos special",
+    "score": "model ids top logits prefix ctx-size threads ubatch-size " + POLICY,
+    "select": "model ids ctx-size threads ubatch-size " + POLICY,
+    "profile": "model data output examples response noise noise-seeds resume ctx-size threads",
+    "budget": "kv-policy kv-budget kv-profile kv-window r gamma ctx-size",
+    "inspect": "model",
+    "template": "model chat-template",
+    "bench": "model n-prompt n-gen n-depth repetitions no-warmup output threads ubatch-size kv-policy kv-budget "
+             "kv-profile kv-window kv-kernel kv-pool kv-pool-order gamma cache-type-k cache-type-v",
+}
+FLAGS = "no-warmup chat ignore-eos decode bos special json verbose help".split()
+# Values that each option must refuse.
+BAD_VALUES = {
+    "predict": ["-1", "x", "", "1.5", "2147483648", "1e99"], "ctx-size": ["-1", "200000000", "12k"],
+    "threads": ["-1", "1025"], "ubatch-size": ["0", "65537"], "temp": ["-0.1", "101", "nan", "inf", "0,5"],
+    "top-k": ["-1"], "top-p": ["1.1"], "min-p": ["-1"], "repeat-penalty": ["0"], "repeat-last-n": ["4097"],
+    "seed": ["-1", "1e17"], "top": ["-1", "1000001"], "prefix": ["-1"], "kv-window": ["0", "4097"],
+    "kv-kernel": ["0", "1024"], "kv-pool": ["min", "", "max|avg"], "kv-pool-order": ["mean"], "r": ["0.9"],
+    "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"],
+    "n-gpu-layers": ["-2"], "repetitions": ["0", "1001"],
+}
+
+
+# ---- options ----
+
+def check_help():
+    r = good("--help", "--help")
+    check(all(f"  {c} " in r.out.decode() for c in COMMANDS), "--help names every command")
+    check(b"ripplekv" in r.out or b"KV" in r.out, "--help says what rkv is")
+    check(good("--version", "--version").out.startswith(b"rkv "), "--version")
+    for c in COMMANDS:
+        for word in ("--help", "-h"):
+            r = good(f"{c} {word}", c, word)
+            text = r.out.decode()
+            named = text.replace("\n", " ")
+            missing = [o for o in (OPTIONS[c] + " json verbose help").split() if f"--{o} " not in named]
+            check(not missing and text.startswith(f"usage: rkv {c}") and not r.err, f"{c} {word}: lacks {missing}")
+    r = rkv()
+    check(r.rc == USAGE and not r.out and "rkv COMMAND" in r.err, f"rkv alone: {r}")
+
+
+def first_command(option):
+    return next(c for c in COMMANDS if option in OPTIONS[c].split())
+
+
+def check_options():
+    refused("unknown command", USAGE, ["bogus", "rkv --help"], "bogus")
+    for c in COMMANDS:
+        for word in ("--bogus", "--bogus=1", "-", "--", "-=", "stray"):
+            if (c, word) == ("inspect", "stray"):
+                continue
+            refused(f"{c} {word}", USAGE, [f"'{word}'", f"rkv {c} --help"], c, word)
+    refused("two models", USAGE, ["'other.gguf'"], "inspect", "m.gguf", "other.gguf")
+    for option in sorted({o for c in COMMANDS for o in OPTIONS[c].split()} - set(FLAGS)):
+        refused(f"--{option} without a value", USAGE, [f"'--{option}' needs a value"],
+                first_command(option), "--" + option)
+    for option, values in BAD_VALUES.items():
+        for v in values:
+            refused(f"--{option} {v}", USAGE, [f"--{option}: '{v}', expected"], first_command(option),
+                    "--" + option, v)
+    refused("flag with a value", USAGE, ["'2'", "0 or 1"], "run", "--json=2")
+    select = ["select", "-m", "m.gguf", "--ids", "ids", "--kv-policy"]
+    refused("unknown policy", USAGE, ["nope", "snapkv"], *select, "nope")
+    refused("unknown budget", USAGE, ["'lots'", "20%"], *select, "snapkv", "--kv-budget", "lots")
+    refused("policy alone", USAGE, ["--kv-budget"], "run", "-m", "m.gguf", "-p", "x", "--kv-policy", "snapkv")
+    refused("budget alone", USAGE, ["--kv-policy"], "run", "-m", "m.gguf", "-p", "x", "--kv-budget", "20%")
+    refused("ripple without a profile", USAGE, ["rkv profile", "--kv-profile"], *select, "ripple",
+            "--kv-budget", "30%")
+    refused("type of the cache", USAGE, ["f64", "f16"], "run", "-m", "m.gguf", "-p", "x", "-ctk", "f64")
+    for option, value in (("-p", "x"), ("-n", "1,"), ("-d", "-1"), ("-p", "1,,2"), ("-n", "99999999999999999999"),
+                          ("-p", ",".join("1" * 33))):
+        refused(f"bench {option} {value}", USAGE, [f"bench: {option}: "], "bench", "-m", "m.gguf", option, value)
+    refused("bench -o x", USAGE, ["-o: 'x'", "md|csv"], "bench", "-m", "m.gguf", "-o", "x")
+    needed = {"run": "-m", "tokenize": "-m", "score": "--ids", "select": "--ids", "profile": "--data",
+              "budget": "--kv-profile", "template": "--chat-template", "bench": "-m"}
+    for c, what in needed.items():
+        refused(f"{c} alone", USAGE, [what], c)
+
+
+def check_environment():
+    args = ["run", "-m", "m.gguf", "-p", "hello", "--json", "--ignore-eos"]
+    tokens = lambda *more, **env: len(good_json("environment", *args, *more, env=env).get("tokens", ()))
+    check(tokens(RIPPLEKV_PREDICT="3") == 3, "RIPPLEKV_PREDICT")
+    check(tokens("-n", "2", RIPPLEKV_PREDICT="3") == 2, "an option beats its variable")
+    check(tokens("-n", "2", RIPPLEKV_PREDICT="") == 2, "an empty variable is none")
+    check(good_json("RIPPLEKV_JSON", "inspect", "other.gguf", env={"RIPPLEKV_JSON": "1", "RIPPLEKV_MODEL": "m.gguf"})
+          .get("model", {}).get("path") == "other.gguf", "inspect's model beats RIPPLEKV_MODEL")
+    check(good_json("RIPPLEKV_MODEL", "inspect", "--json", env={"RIPPLEKV_MODEL": "m.gguf"})
+          .get("model", {}).get("n_layer") == 2, "RIPPLEKV_MODEL")
+    for name, value in (("PREDICT", "x"), ("CTX_SIZE", "-5"), ("TEMP", "hot"), ("KV_POOL", "min"), ("JSON", "yes")):
+        refused(f"RIPPLEKV_{name}", USAGE, [f"RIPPLEKV_{name}: '{value}'"], *args, env={"RIPPLEKV_" + name: value})
+    for c in COMMANDS:
+        if c not in ("tokenize", "template", "budget"):
+            a, stdin = valid(c)
+            refused(f"RKV_CPU, {c}", USAGE, ["RKV_CPU=bad", "ref"], c, *a, stdin=stdin, env={"RKV_CPU": "bad"})
+    check(good_json("RKV_CPU", *args, "-n", "1", env={"RKV_CPU": "ref"}).get("tier") == "ref", "RKV_CPU=ref")
+
+
+# ---- inputs ----
+
+def check_models():
+    bad = {"absent": "No such file", "empty": "0 bytes", "text": "GGUF", "cut5": "5 bytes", "cut_keys": "cut short",
+           "cut_data": "cut short", "folder": "not a regular file", "pipe": "not a regular file"}
+    for c in COMMANDS:
+        if c == "budget":
+            continue
+        args, stdin = valid(c)
+        for name, what in bad.items():
+            if c in ("tokenize", "template") and name == "cut_data":    # the vocabulary is there
+                continue
+            refused(f"{c}: model {name}", INPUT, [name + ":", what], c, *[name if a == "m.gguf" else a for a in args],
+                    stdin=stdin)
+
+
+def check_ids_inputs():
+    bad = {"absent": "No such file", "folder": "Is a directory", "empty": "JSON array", "text": "JSON array",
+           "object": "JSON array", "negative": "#1", "half": "#0", "words": "#0", "open": "JSON array",
+           "tail": "after the array", "none": "at least one", "far": "512, expected 0 to 511"}
+    for name, what in bad.items():
+        for args in (["score"], ["select", "--kv-policy", "snapkv", "--kv-budget", "50%"], ["run", "-n", "1"]):
+            refused(f"{args[0]} --ids {name}", INPUT, [name + ":", what], *args, "-m", "m.gguf", "--ids", name)
+    for name, what in bad.items():
+        if name in ("absent", "folder", "none"):
+            continue
+        text = pathlib.Path(name).read_bytes()
+        refused(f"tokenize --decode {name}", INPUT, [what if name != "far" else "0 to 511"], "tokenize", "--decode",
+                "-m", "m.gguf", stdin=text)
+    refused("stdin by its name", INPUT, ["stdin: "], "score", "-m", "m.gguf", "--ids", "-", stdin=b"[1,")
+    check(good("decode nothing", "tokenize", "-m", "m.gguf", "--decode", stdin=b"[]").out == b"", "[] is no text")
+    check(good("encode nothing", "tokenize", "-m", "m.gguf").out == b"[]\n", "no text is []")
+    score = ["score", "-m", "m.gguf", "--ids"]
+    refused("prefix", USAGE, ["--prefix 6", "5 ids"], *score, "five", "--prefix", "6")
+    refused("score -c", USAGE, ["5 tokens", "--ctx-size"], *score, "five", "-c", "3")
+    refused("below the floor", USAGE, ["floor of 36"], *score, "ids", "--prefix", "100", "--kv-policy", "snapkv",
+            "--kv-budget", "10")
+    refused("below the floor", USAGE, ["floor of 36"], "select", "-m", "m.gguf", "--ids", "ids",
+            "--kv-policy", "snapkv", "--kv-budget", "5%")
+
+
+def check_profile_inputs():
+    args = ["profile", "-m", "m.gguf", "--response", "8", "-o", "out.json", "--data"]
+    for name, what in {"absent": "No such file", "folder": "not a regular file", "empty": "no example",
+                       "bad3": "line 3", "text": "line 1", "nokey": "line 1", "far_id": "line 1",
+                       "five": "line 1"}.items():
+        refused(f"profile --data {name}", INPUT, [name + ":", what], *args, name)
+    refused("answers that are not there", INPUT, ["line 1", "answers"], *args, "data", "--response", "answers")
+    for value in ("7", "4097", "x", "8x"):
+        refused(f"--response {value}", USAGE, [f"'{value}'", "8 to 4096"], *args, "data", "--response", value)
+    refused("all prompts too long", USAGE, ["longer than the context"], *args, "data", "-c", "10")
+    for path, what in {"absent/x": "No such file", "folder": "Is a directory", "text/x": "Not a directory"}.items():
+        refused(f"profile -o {path}", FAILED, [path + ":", what], *args, "data", "-o", path)
+    refused("disk full", FAILED, ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full")
+    pathlib.Path("out.json").write_text("before")
+    refused("a failure keeps the old file", INPUT, ["line 3"], *args, "bad3")
+    check(pathlib.Path("out.json").read_text() == "before", "the old output is as it was")
+    good("an old file is replaced", *args, "data")
+    check(pathlib.Path("out.json").read_bytes() == pathlib.Path("profile.json").read_bytes(), "the new output")
+    policy = ["--kv-policy", "ripple", "--kv-budget", "30%", "--kv-profile"]
+    refused("profile of another model", INPUT, ["made llama f32, seed 1", "made llama f32, seed 9"], "run", "-m",
+            "other.gguf", "-p", "x", *policy, "profile.json")
+    whole = pathlib.Path("profile.json").read_text()
+    pathlib.Path("future.json").write_text(whole.replace('"version": 1', '"version": 99'))
+    pathlib.Path("short.json").write_text(whole[:-20])
+    for name, what in {"absent": "No such file", "folder": "not a regular file", "empty": "not JSON",
+                       "text": "not JSON", "object": "'format'", "future.json": "99",
+                       "short.json": "not JSON"}.items():
+        for args in (["select", "-m", "m.gguf", "--ids", "ids"], ["budget", "-c", "1000"]):
+            refused(f"{args[0]} --kv-profile {name}", INPUT, [name + ":", what], *args, *policy, name)
+    budget = ["budget", "--kv-profile", "profile.json", "-c", "1000", "--kv-budget"]
+    refused("budget in bytes", USAGE, ["share"], *budget, "5M")
+    refused("budget below the floor", USAGE, ["floor"], *budget, "1%")
+
+
+def check_texts():
+    model = ["run", "-m", "m.gguf"]
+    for name, code, what in (("absent", INPUT, "No such file"), ("folder", INPUT, "Is a directory"),
+                             ("binary", INPUT, "NUL")):
+        refused(f"run -f {name}", code, [name + ":", what], *model, "-f", name)
+    refused("no prompt", USAGE, ["-p"], *model)
+    refused("prompt and ids", USAGE, ["--ids"], *model, "-p", "x", "--ids", "ids")
+    refused("prompt over the context", USAGE, ["context 3", "-c"], *model, "-p", "one two three four", "-c", "3")
+    refused("empty prompt, no BOS", USAGE, ["empty"], "run", "-m", "nobos.gguf", "-p", "")
+    answer = lambda *a, **more: good_json(str(a), *model, "--json", *a, **more)
+    check(answer("-p", "", "-n", "2").get("prompt_tokens") == 1, "an empty prompt is the BOS token")
+    check(answer("-p", "hello", "-n", "0").get("tokens") == [], "-n 0")
+    check(good("-n 0", *model, "-p", "hello", "-n", "0").out == b"\n", "-n 0 prints no text")
+    check(answer("--ids", "-", "-n", "2", stdin=b"[7]").get("prompt_tokens") == 1, "a prompt of one token")
+    hello = answer("-p", "hello", "-n", "3").get("tokens")
+    check(hello and answer("-f", "-", "-n", "3", stdin=b"hello").get("tokens") == hello, "a prompt from stdin")
+    for more in ([], ["--chat"]):
+        check(len(answer("-p", b"a\xff\xc3", "-n", "3", "--ignore-eos", *more).get("tokens", ())) == 3, "stray bytes")
+    fills = answer("-p", "hello", "-c", "10", "--ignore-eos")
+    check(fills.get("prompt_tokens", 0) + fills.get("generated_tokens", 0) == 11, "an answer stops at the context")
+    for args, stdin, code, what in ((["--chat-template", "nope"], MESSAGES, USAGE, "chatml"),
+                                    (["--chat-template", "./nope"], MESSAGES, INPUT, "No such file"),
+                                    (["--chat-template", "folder/"], MESSAGES, INPUT, "Is a directory"),
+                                    (["--chat-template", "chatml"], b"", INPUT, "JSON"),
+                                    (["--chat-template", "chatml"], b"[1]", INPUT, "messages"),
+                                    (["--chat-template", "chatml"], b"{oops", INPUT, "JSON")):
+        refused(f"template {args[1]} {stdin}", code, [what], "template", *args, stdin=stdin)
+    pathlib.Path("bad.jinja").write_text("{{ x }}\n{% if %}")
+    refused("a broken template", INPUT, ["line 2"], "template", "--chat-template", "bad.jinja", stdin=MESSAGES)
+    pathlib.Path("bad.jinja").unlink()
+
+
+def check_vocabularies():
+    files = sorted((SHARED / "vocab").glob("*.gguf"))
+    if not files:
+        return skip(4, "no vocabularies in ../shared/data/vocab")
+    for path in files:
+        text = "Hello, wörld! 123  \n\ttabs"
+        r = good(path.name, "tokenize", "-m", str(path), stdin=text.encode())
+        check(len(json.loads(r.out or "[]")) > 5, f"{path.name}: ids {r}")
+        r = good(path.name, "tokenize", "-m", str(path), "--decode", stdin=r.out)
+        check(r.out.decode().strip() == text, f"{path.name}: text {r}")
+        refused(f"run with {path.name}", INPUT, [path.name], "run", "-m", str(path), "-p", "x")
+
+
+# ---- outputs ----
+
+def check_json():
+    keys = {
+        "run": "text tokens prompt_tokens generated_tokens prefill_tok_s decode_tok_s kv_bytes kv_bytes_full "
+               "kv_tokens_per_layer peak_rss_bytes stop",
+        "score": "positions prefix mean_kl kv_bytes kv_bytes_full", "select": "layers total cap prompt_tokens",
+        "profile": "format version model settings examples sensitivity", "budget": "layers total cap prompt_tokens",
+        "inspect": "version model machine kernels", "template": "text",
+    }
+    row = ("build_commit cpu_info backends model_filename model_type n_threads type_k type_v n_prompt n_gen n_depth "
+           "test_time avg_ns stddev_ns avg_ts stddev_ts samples_ns samples_ts kv_bytes kv_bytes_full peak_rss").split()
+    got = {}
+    for c in COMMANDS:
+        args, stdin = valid(c)
+        got[c] = good_json(f"{c} --json", c, *args, "--json", stdin=stdin)
+        missing = [k for k in keys.get(c, "").split() if k not in got[c]]
+        check(not missing, f"{c} --json lacks {missing}")
+    tests = [(16, 0, 0), (0, 4, 0), (16, 0, 8), (0, 4, 8)]
+    check([(b["n_prompt"], b["n_gen"], b["n_depth"]) for b in got["bench"]] == tests, "bench's tests")
+    check(all(k in b for b in got["bench"] for k in row), "bench's fields")
+    check(got["tokenize"] and all(isinstance(i, int) for i in got["tokenize"]), "tokenize gives ids")
+    check(good_json("decode", "tokenize", "-m", "m.gguf", "--decode", "--json",
+                    stdin=json.dumps(got["tokenize"]).encode()) == {"text": "hello"}, "tokenize and back")
+    rows = got["score"].get("positions", [])
+    check(len(rows) == 200 and rows[-1]["id"] is None and all(len(p["top"]) == 2 for p in rows), "positions")
+    check([i for i, p in enumerate(rows) if "kl" in p] == list(range(190, 200)), "kl from the prefix on")
+    layers = got["select"].get("layers", [])
+    check([x["budget"] for x in layers] == [60, 60] and got["select"]["total"] == 120, "select's budgets")
+    kept = [h["kept"] for x in layers for h in x["heads"]]
+    check(all(k == sorted(set(k)) and len(k) == 60 for k in kept), "kept positions")
+    total = sum(x["budget"] for x in got["budget"].get("layers", []))
+    check(total == got["budget"].get("total") == 400, "budget's total")
+    check([x["layer"] for x in got["profile"].get("sensitivity", [])] == [0, 1], "sensitivity")
+    pathlib.Path("made.json").unlink(missing_ok=True)
+
+
+def check_bench_formats():
+    args = ["bench", *valid("bench")[0]]
+    md, csv, lines = (good(f, *args, "-o", f).out.decode().splitlines() for f in ("md", "csv", "jsonl"))
+    check(len(md) == 6 and all(x.count("|") == 11 for x in md) and "pp16 @ d8" in md[4], f"Markdown {md}")
+    check(len(csv) == 5 and len({x.count(",") for x in csv}) == 1 and "n_prompt" in csv[0], f"CSV {csv}")
+    check([json.loads(x)["n_gen"] for x in lines] == [0, 4, 0, 4], f"lines of JSON {lines}")
+
+
+def check_top():
+    """--top against --logits, which hold the same rows."""
+    args = ["score", "-m", "m.gguf", "--ids", "five"]
+    good("--logits", *args, "--logits", "l.npy")
+    raw = pathlib.Path("l.npy").read_bytes()
+    check(raw[:8] == b"\x93NUMPY\x01\x00" and len(raw) == 128 + 4 * 5 * 512, "a .npy file")
+    rows = [struct.unpack_from("<512f", raw, 128 + 2048 * i) for i in range(5)]
+    order = [sorted(range(512), key=lambda i, r=r: (-r[i], i)) for r in rows]
+    for k in (1, 2, 3, 7, 64, 511, 512, 5000):
+        got = good_json(f"--top {k}", *args, "--top", str(k)).get("positions", [])
+        check([[t["id"] for t in p["top"]] for p in got] == [o[:k] for o in order], f"--top {k}")
+    for path, what in {"absent/x": "No such file", "folder": "Is a directory", "/dev/full": "No space"}.items():
+        refused(f"--logits {path}", FAILED, [path + ":", what], *args, "--logits", path)
+    pathlib.Path("l.npy").unlink()
+    refused("a failed score leaves no logits", USAGE, ["fit"], *args, "-c", "3", "--logits", "l.npy")
+
+
+def check_lost_output():
+    def close_stdout():
+        os.close(1)
+
+    for c in COMMANDS + ["--help", "--version", "run --help"]:
+        args, stdin = valid(c) if c in COMMANDS else ([], b"")
+        words = c.split() + args
+        read, write = os.pipe()
+        os.close(read)
+        with open("/dev/full", "wb") as full, open(write, "wb") as gone:
+            for what, more in (("closed", {"stdout": None, "preexec_fn": close_stdout}), ("full", {"stdout": full}),
+                               ("gone", {"stdout": gone})):
+                r = rkv(*words, stdin=stdin, **more)
+                check(r.rc == FAILED and r.one_line(), f"{c}, stdout {what}: {r}")
+    r = rkv(*("score -m m.gguf --ids five --logits l.npy").split(), stdout=None, preexec_fn=close_stdout)
+    raw = pathlib.Path("l.npy").read_bytes()
+    check(r.rc == FAILED and len(raw) == 128 + 4 * 5 * 512, f"no text in the logits: {r}, {len(raw)} bytes")
+    p = start("run", "-m", "slow.gguf", "-p", "x", "-n", "1000000", "--ignore-eos")
+    p.stdin.close()
+    p.stdout.read(10)
+    p.stdout.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        p.wait(30)
+    p.kill()
+    r = Result(p.returncode, b"", p.stderr.read())
+    check(r.rc == FAILED and r.one_line(), f"the reader goes away in mid answer: {r}")
+    p.stderr.close()
+    for name in ("l.npy", "made.json"):
+        pathlib.Path(name).unlink(missing_ok=True)
+
+
+def check_full_disk():
+    """A limit of the file size, in mid write."""
+    def limited(n):
+        return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n, n))}
+
+    logits = ["score", "-m", "m.gguf", "--ids", "five", "--logits", "l.npy"]
+    refused("no room for logits", FAILED, ["l.npy:", "too large"], *logits, **limited(5000))
+    profile = ["profile", "-m", "m.gguf", "--data", "data", "--response", "8", "-o", "x.json"]
+    make_model("tall.gguf", layers=24)          # more bytes of profile than libomp takes of shared memory
+    refused("no room for a profile", FAILED, ["x.json:", "too large"], *profile, "-m", "tall.gguf", **limited(2000))
+    if not without_sqlite():
+        r = rkv(*profile, "--resume", "full", **limited(8192))
+        check(r.rc == INPUT and r.one_line() and "full/profile.sqlite" in r.err and not r.out, f"no room: {r}")
+        good("with room again", *profile, "--resume", "full")
+        check(pathlib.Path("x.json").read_bytes() == pathlib.Path("profile.json").read_bytes(), "the same profile")
+    for name in ("out.json", "x.json"):
+        pathlib.Path(name).unlink(missing_ok=True)
+
+
+# ---- behaviour ----
+
+def check_determinism():
+    run = ["run", "-m", "slow.gguf", "--ids", "ids", "-n", "40", "--json", "--ignore-eos"]
+    tokens = lambda *more: good_json("determinism", *run, *more).get("tokens")
+    base = tokens("-t", "1")
+    check(base and tokens("-t", "2") == base, "-t 1 and -t 2")
+    check(tokens("-ub", "7") == base, "-ub 7")
+    check(tokens("-t", "2", "--kv-policy", "snapkv", "--kv-budget", "100%") == base, "a full budget is no policy")
+    warm = ["--temp", "1", "-s"]
+    check(tokens(*warm, "5") == tokens(*warm, "5", "-t", "2") != tokens(*warm, "6"), "seeds")
+    score = ["score", "-m", "slow.gguf", "--ids", "ids", "--top", "5"]
+    check(good("score", *score, "-t", "1").out == good("score", *score, "-t", "2").out, "score -t 1 and -t 2")
+    text = lambda *more: good("text", *run[:-2], "--ignore-eos", *more).out
+    check(text() == text("-t", "2"), "the streamed text")
+
+
+def wait_for_work(process):
+    """Until it handles SIGINT, which it does from the end of its inputs on."""
+    end = time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < end:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        if any(line.startswith("SigCgt") and int(line.split()[1], 16) & 1 << signal.SIGINT - 1
+               for line in status.splitlines()):
+            return
+        time.sleep(0.005)
+
+
+def check_interrupted():
+    run = ["run", "-m", "slow.gguf", "--ignore-eos", "-n", "1000000", "--ids"]
+    p = start(*run, "ids")
+    first = p.stdout.read(20)
+    p.send_signal(signal.SIGINT)
+    r = finish(p)
+    check(r.rc == INTERRUPTED and len(first) == 20 and "answer" in r.err and "rkv:" not in r.err,
+          f"SIGINT in an answer: {r}")
+    pathlib.Path("many").write_text("[1" + ",2,3" * 50000 + "]")
+    for name, ids, wait in (("in the prompt", "many", 0.1), ("in a JSON answer", "ids", 0.5)):
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            p = start(*run, ids, "--json")
+            wait_for_work(p)
+            time.sleep(wait)
+            began = time.monotonic()
+            p.send_signal(sig)
+            r = finish(p)
+            took = time.monotonic() - began
+            check(r.rc == INTERRUPTED and took < (20 if SANITIZED else 5), f"{sig.name} {name}: {took} s, {r}")
+            if r.out:
+                check(json.loads(r.out).get("stop") == "interrupted" and not r.err, f"a JSON answer cut short: {r}")
+            else:
+                check(r.one_line(), f"{sig.name} {name}: {r}")
+    p = start("bench", "-m", "slow.gguf", "-p", "0", "-n", "1000000", "-r", "1", "--json")
+    wait_for_work(p)
+    p.send_signal(signal.SIGINT)
+    r = finish(p)
+    check(r.rc == INTERRUPTED and not r.out and r.one_line(), f"SIGINT in a benchmark: {r}")
+    p = start("tokenize", "-m", "m.gguf")
+    p.stdin.write(b"x" * 200000)
+    p.stdin.flush()
+    p.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    r = finish(p)
+    check(r.rc == -signal.SIGINT and not r.out and not r.err, f"SIGINT while reading stdin: {r}")
+    pathlib.Path("many").unlink()
+
+
+def finished(folder):
+    """Examples that a folder of --resume holds, by number."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{folder}/profile.sqlite?mode=ro", uri=True)) as db:
+            return dict(db.execute("SELECT i, kl FROM example"))
+    except sqlite3.Error:
+        return {}
+
+
+def stop_profile(args, folder, sig):
+    """Starts it, sends sig after one more example, and gives its result."""
+    had = len(finished(folder))
+    p = start(*args)
+    end = time.monotonic() + PATIENCE
+    while len(finished(folder)) == had and p.poll() is None and time.monotonic() < end:
+        time.sleep(0.005)
+    p.send_signal(sig)
+    return finish(p)
+
+
+def without_sqlite():
+    probe = rkv(*"profile -m m.gguf --data data --response 8 --resume probe -o probe.json".split())
+    return probe.rc == INPUT and probe.one_line() and "without SQLite" in probe.err
+
+
+def check_resume():
+    profile = ["profile", "-m", "slow.gguf", "--data", "long", "--response", "8"]
+    if without_sqlite() or sqlite3 is None:
+        interrupt_unsaved(profile)
+        return skip(20, "no SQLite in this build or in Python")
+    good("profile", *profile, "-o", "whole.json")
+    whole = pathlib.Path("whole.json").read_bytes()
+    for sig in (signal.SIGKILL, signal.SIGINT):
+        folder, out = f"parts.{sig.name}", f"{sig.name}.json"
+        args = profile + ["--resume", folder, "-o", out]
+        for _ in range(2):
+            r = stop_profile(args, folder, sig)
+            check(r.rc == (-9 if sig == signal.SIGKILL else INTERRUPTED), f"{sig.name}: {r}")
+            check(sig == signal.SIGKILL or r.one_line() and "run the same command" in r.err, f"{sig.name}: {r}")
+            check(not pathlib.Path(out).exists() and not r.out, f"{sig.name}: no profile yet")
+        kept = finished(folder)
+        check(0 < len(kept) < 6, f"{sig.name} kept {len(kept)} of 6 examples")
+        good("resumed", *args)
+        check(pathlib.Path(out).read_bytes() == whole, f"{sig.name}: the same profile")
+        check(kept.items() <= finished(folder).items(), f"{sig.name}: finished examples stay as they are")
+    refused("the folder of another run", INPUT, ["parts.SIGKILL", "another folder"], *profile, "--noise", "0.4",
+            "--resume", "parts.SIGKILL", "-o", "x.json")
+    refused("a file as the folder", INPUT, ["text"], *profile, "--resume", "text", "-o", "x.json")
+    interrupt_unsaved(profile)
+
+
+def interrupt_unsaved(profile):
+    p = start(*profile, "-o", "x.json")
+    wait_for_work(p)
+    p.send_signal(signal.SIGINT)
+    r = finish(p)
+    check(r.rc == INTERRUPTED and r.one_line() and "--resume" in r.err, f"SIGINT without --resume: {r}")
+    check(not pathlib.Path("x.json").exists(), "no profile of an interrupted run")
+
+
+def peak_address_space():
+    """What a start takes, in bytes; below it lies the loader's ground, which is not ours."""
+    p = start("tokenize", "-m", "slow.gguf")
+    p.stdin.write(b"x" * 200000)
+    p.stdin.flush()
+    status = pathlib.Path(f"/proc/{p.pid}/status").read_text()
+    finish(p)
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmPeak"))
+
+
+def check_memory():
+    if SANITIZED:
+        return skip(16, "sanitizers need their address space")
+    pathlib.Path("book").write_text("some words of a text that goes on " * 6000)
+    base = peak_address_space()
+    works = {"run": ["-m", "slow.gguf", "-f", "book", "-n", "2", "--json", "--chat", "-c", "500000"],
+             "score": ["-m", "slow.gguf", "--ids", "ids", "--top", "512"],
+             "select": valid("select")[0], "bench": valid("bench")[0],
+             "tokenize": ["-m", "slow.gguf", "--json"], "profile": valid("profile")[0]}
+    seen = set()
+    for c, args in works.items():
+        for extra in (0, 1, 2, 3, 4, 6, 8, 12, 20, 40, 80):
+            limit = base + (extra << 20)
+            r = rkv(c, *args, stdin=b"text " * (1 << 18) if c == "tokenize" else b"",
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+            seen.add((c, r.rc))
+            if r.rc == 0:
+                check(r.out and "rkv:" not in r.err, f"{c} within {limit} bytes: {r}")
+            else:
+                check(r.rc == MEMORY and r.one_line() and not r.out, f"{c} within {limit} bytes: {r}")
+    check({("run", MEMORY), ("score", MEMORY), ("tokenize", MEMORY)} <= seen, f"limits that bite: {sorted(seen)}")
+    for name in ("book", "made.json"):
+        pathlib.Path(name).unlink(missing_ok=True)
+
+
+def main():
+    tests = (check_help, check_options, check_environment, check_models, check_ids_inputs, check_profile_inputs,
+             check_texts, check_vocabularies, check_json, check_bench_formats, check_top, check_lost_output,
+             check_full_disk, check_determinism, check_interrupted, check_resume, check_memory)
+    signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
+    with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
+        os.chdir(work)
+        write_inputs()
+        for test in tests:
+            began = time.monotonic()
+            test()
+            print(f"  {test.__name__}: {time.monotonic() - began:.1f} s")
+        os.chdir(BUILD)
+    print("check_command: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
+    sys.exit(counts["failed"] > 0)
+
+
+if __name__ == "__main__":
+    main()
