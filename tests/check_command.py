@@ -348,7 +348,7 @@ def check_full_disk():
     logits = ["score", "-m", "m.gguf", "--ids", "five", "--logits", "l.npy"]
     refused("no room for logits", FAILED, ["l.npy:", "too large"], *logits, **limited(5000))
     profile = ["profile", "-m", "m.gguf", "--data", "data", "--response", "8", "-o", "x.json"]
-    make_model("tall.gguf", layers=24)          # more bytes of profile than libomp takes of shared memory
+    make_model("tall.gguf", layers=24)          # more bytes of profile than a small limit
     refused("no room for a profile", FAILED, ["x.json:", "too large"], *profile, "-m", "tall.gguf", **limited(2000))
     if not without_sqlite():
         r = rkv(*profile, "--resume", "full", **limited(8192))

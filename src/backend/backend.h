@@ -1,9 +1,11 @@
 /* The CPU as a device: its kernel table, products of a weight matrix with few or many rows, and
- * attention of many query rows over one KV head. Scratch memory comes from the caller. */
+ * attention of many query rows over one KV head. Scratch memory comes from the caller. A team (NULL:
+ * the caller alone) shares out rows; no result depends on it. */
 #ifndef RKV_BACKEND_H
 #define RKV_BACKEND_H
 
 #include "base/err.h"
+#include "base/team.h"
 #include "kernels.h"
 
 typedef struct rkv_backend {
@@ -25,8 +27,9 @@ typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a vie
     int n_out, n_in;
 } rkv_matrix;
 
-/* y[n_out] = w x for one row x[n_in]; w is read once, as it is stored. Rows split over n_thread. */
-void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const float *x, int n_thread);
+/* y[n_out] = w x for one row x[n_in]; w is read once, as it is stored. */
+void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const float *x,
+                rkv_team *team);
 
 /* A weight matrix unpacked to f32 for products with many rows: [panel][n_in][nr], the last panel as
  * wide as there are rows left. With blas: plain rows [n_out][n_in]. */
@@ -40,12 +43,12 @@ size_t rkv_panels_bytes(const rkv_matrix *w);
 
 /* Unpacks rows [first, first + n_out) of w into data (64-byte aligned). */
 rkv_panels rkv_panels_pack(const rkv_backend *be, float *data, const rkv_matrix *w, int first,
-                           int n_out, int n_thread);
+                           int n_out, rkv_team *team);
 
 /* out[i][j] = sum_p x[i][p] w[j][p], i < n_row; ldo, ldx: floats from row to row. A row's result
- * does not depend on n_row or n_thread (own kernels; OpenBLAS does not promise it). */
+ * does not depend on n_row or the team (own kernels; OpenBLAS does not promise it). */
 void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
-                        ptrdiff_t ldx, int n_row, const rkv_panels *w, int n_thread);
+                        ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team);
 
 /* ---- attention ---- */
 

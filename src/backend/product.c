@@ -27,17 +27,32 @@ static const void *matrix_row(const rkv_matrix *w, int row)
     return (const char *)w->data + row * w->row_stride;
 }
 
-void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const float *x, int n_thread)
+typedef struct matvec_job {
+    const rkv_backend *be;
+    float *y;
+    const rkv_matrix *w;
+    const float *x;
+    int run; /* rows of a part */
+} matvec_job;
+
+static void matvec_part(void *ctx, int part, int thread)
 {
-    enum { GRAIN = 16 };        /* whole cache lines of y */
-    /* One run of rows per thread: a call prepares x once for all its rows. */
-    const int share = (w->n_out + n_thread - 1) / n_thread;
-    const int run = (share + GRAIN - 1) / GRAIN * GRAIN, n_run = (w->n_out + run - 1) / run;
-    #pragma omp parallel for schedule(static) num_threads(n_thread) if (n_thread > 1)
-    for (int u = 0; u < n_run; u++) {
-        const int first = u * run, n = least(run, w->n_out - first);
-        be->ops.matvec[w->type](y + first, matrix_row(w, first), w->row_stride, x, n, w->n_in);
-    }
+    const matvec_job *j = ctx;
+    const int first = part * j->run, n = least(j->run, j->w->n_out - first);
+    (void)thread;
+    j->be->ops.matvec[j->w->type](j->y + first, matrix_row(j->w, first), j->w->row_stride, j->x, n,
+                                  j->w->n_in);
+}
+
+void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const float *x,
+                rkv_team *team)
+{
+    /* Two runs of rows per thread: few, since a call prepares x once for all its rows, but more
+     * than threads, for one that comes late. GRAIN: whole cache lines of y. */
+    enum { GRAIN = 16, LEAST = 64 };
+    const int n_part = 2 * rkv_team_size(team), share = (w->n_out + n_part - 1) / n_part;
+    matvec_job j = {be, y, w, x, share > LEAST ? (share + GRAIN - 1) / GRAIN * GRAIN : LEAST};
+    rkv_team_run(team, matvec_part, &j, (w->n_out + j.run - 1) / j.run);
 }
 
 size_t rkv_panels_bytes(const rkv_matrix *w)
@@ -66,19 +81,29 @@ static void pack_panel(const rkv_backend *be, float *dst, const rkv_matrix *w, i
     }
 }
 
-rkv_panels rkv_panels_pack(const rkv_backend *be, float *data, const rkv_matrix *w, int first,
-                           int n_out, int n_thread)
+typedef struct pack_job {
+    const rkv_backend *be;
+    float *data;
+    const rkv_matrix *w;
+    int first, n_out, nr;
+} pack_job;
+
+static void pack_part(void *ctx, int p, int thread)
 {
-    const size_t n_in = (size_t)w->n_in;
-    const int nr = be->blas ? 1 : be->ops.gemm_nr, n_panel = (n_out + nr - 1) / nr;
-    #pragma omp parallel for schedule(static) num_threads(n_thread) if (n_thread > 1)
-    for (int p = 0; p < n_panel; p++) {
-        float *dst = data + (size_t)p * (size_t)nr * n_in;
-        if (be->blas)
-            be->ops.unpack[w->type](dst, matrix_row(w, first + p), w->n_in);
-        else
-            pack_panel(be, dst, w, first + p * nr, least(nr, n_out - p * nr));
-    }
+    const pack_job *j = ctx;
+    float *dst = j->data + (size_t)p * (size_t)j->nr * (size_t)j->w->n_in;
+    (void)thread;
+    if (j->be->blas)
+        j->be->ops.unpack[j->w->type](dst, matrix_row(j->w, j->first + p), j->w->n_in);
+    else
+        pack_panel(j->be, dst, j->w, j->first + p * j->nr, least(j->nr, j->n_out - p * j->nr));
+}
+
+rkv_panels rkv_panels_pack(const rkv_backend *be, float *data, const rkv_matrix *w, int first,
+                           int n_out, rkv_team *team)
+{
+    pack_job j = {be, data, w, first, n_out, be->blas ? 1 : be->ops.gemm_nr};
+    rkv_team_run(team, pack_part, &j, (n_out + j.nr - 1) / j.nr);
     return (rkv_panels){data, n_out, w->n_in};
 }
 
@@ -91,23 +116,39 @@ static void panel_product(const rkv_ops *ops, float *out, ptrdiff_t ldo, const f
                               least(KC, n_in - k0), k0 > 0);
 }
 
+typedef struct product_job {
+    const rkv_ops *ops;
+    float *out;
+    ptrdiff_t ldo;
+    const float *x;
+    ptrdiff_t ldx;
+    int m, nr;
+    const rkv_panels *w;
+} product_job;
+
+static void product_part(void *ctx, int p, int thread)
+{
+    const product_job *j = ctx;
+    (void)thread;
+    panel_product(j->ops, j->out + (ptrdiff_t)p * j->nr, j->ldo, j->x, j->ldx, j->m,
+                  j->w->data + (size_t)p * (size_t)j->nr * (size_t)j->w->n_in,
+                  least(j->nr, j->w->n_out - p * j->nr), j->w->n_in);
+}
+
 void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
-                        ptrdiff_t ldx, int n_row, const rkv_panels *w, int n_thread)
+                        ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team)
 {
 #ifdef HAVE_OPENBLAS
     if (be->blas) {
         rkv_blas_sgemm_nt(out, (int)ldo, x, (int)ldx, w->data, w->n_in, n_row, w->n_out, w->n_in,
-                          n_thread);
+                          rkv_team_size(team));
         return;
     }
 #endif
-    const int nr = be->ops.gemm_nr, n_panel = (w->n_out + nr - 1) / nr;
+    const int nr = be->ops.gemm_nr;
     for (int i0 = 0; i0 < n_row; i0 += MC) {
-        const int m = least(MC, n_row - i0);
-        #pragma omp parallel for schedule(static) num_threads(n_thread) if (n_thread > 1)
-        for (int p = 0; p < n_panel; p++)
-            panel_product(&be->ops, out + i0 * ldo + (ptrdiff_t)p * nr, ldo, x + i0 * ldx, ldx, m,
-                          w->data + (size_t)p * (size_t)nr * (size_t)w->n_in,
-                          least(nr, w->n_out - p * nr), w->n_in);
+        product_job j = {&be->ops, out + i0 * ldo, ldo, x + i0 * ldx, ldx, least(MC, n_row - i0),
+                         nr, w};
+        rkv_team_run(team, product_part, &j, (w->n_out + nr - 1) / nr);
     }
 }

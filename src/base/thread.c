@@ -4,10 +4,6 @@
 #include <sched.h>
 #include <stdio.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 /* CPUs that a cgroup quota pays for; 0 when there is no quota. v2 first, then v1. */
 static int quota_cpus(void)
 {
@@ -44,19 +40,5 @@ int rkv_thread_available(void)
 
 int rkv_thread_count(int requested)
 {
-#ifdef _OPENMP
     return requested > 0 ? requested : rkv_thread_available();
-#else
-    (void)requested;
-    return 1;
-#endif
-}
-
-int rkv_thread_index(void)
-{
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
 }

@@ -1,15 +1,11 @@
-/* How many threads to use. The loops themselves are OpenMP with a static schedule, split by output
- * row or KV head, so that no result depends on the count. */
+/* How many threads to use. */
 #ifndef RKV_THREAD_H
 #define RKV_THREAD_H
 
 /* CPUs this process may use: its affinity mask, cut to the cgroup's quota (rounded up). >= 1. */
 int rkv_thread_available(void);
 
-/* A request from the user made usable: 0 means all available; 1 without OpenMP. */
+/* A request from the user made usable: 0 means all available. */
 int rkv_thread_count(int requested);
-
-/* Index of the calling thread in its team; 0 outside a parallel region and without OpenMP. */
-int rkv_thread_index(void);
 
 #endif

@@ -50,12 +50,24 @@ static void select_head(const job *j, int h, int32_t *keep, float *scratch)
     rkv_keep_best(keep, score, j->n, j->p->window, j->budget, (uint32_t *)work);
 }
 
+typedef struct head_job {
+    const job *j;
+    int32_t *keep;
+    float *scratch;
+} head_job;
+
+static void head_part(void *ctx, int h, int thread)
+{
+    const head_job *x = ctx;
+    (void)thread;
+    select_head(x->j, h, x->keep + (ptrdiff_t)h * x->j->budget,
+                x->scratch + (size_t)h * x->j->head_floats);
+}
+
 static void select_layer(const job *j, int32_t *keep, float *scratch)
 {
-    const int n_head = j->s->m->config.n_kv_head;
-    #pragma omp parallel for schedule(static) num_threads(j->s->n_thread)
-    for (int h = 0; h < n_head; h++)
-        select_head(j, h, keep + (ptrdiff_t)h * j->budget, scratch + (size_t)h * j->head_floats);
+    head_job x = {j, keep, scratch};
+    rkv_team_run(j->s->team, head_part, &x, j->s->m->config.n_kv_head);
 }
 
 rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, const float *q,

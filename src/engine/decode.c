@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/thread.h"
 
 enum { CHUNK = RKV_ATTN_CHUNK };
 
@@ -60,6 +59,21 @@ static void merge(const decode *d, rkv_step *step)
     }
 }
 
+typedef struct item_job {
+    const decode *d;
+    int l;
+    int32_t pos;
+} item_job;
+
+static void item_part(void *ctx, int i, int thread)
+{
+    const item_job *j = ctx;
+    int h = 0;
+    while (j->d->first_item[h + 1] <= i)
+        h++;
+    run_item(j->d, j->l, h, i - j->d->first_item[h], j->pos, thread);
+}
+
 static void attend(void *ctx, rkv_step *step, int l)
 {
     decode *d = ctx;
@@ -76,13 +90,8 @@ static void attend(void *ctx, rkv_step *step, int l)
     memcpy(d->q, step->q, (size_t)c->n_head * (size_t)c->d_head * sizeof *d->q);
     step->be->ops.scale[RKV_DT_f32](d->q, c->attn_scale, c->n_head * c->d_head);
     const int n_item = d->first_item[c->n_kv_head];
-    #pragma omp parallel for schedule(static) num_threads(step->n_thread) if (n_item > 2)
-    for (int i = 0; i < n_item; i++) {
-        int h = 0;
-        while (d->first_item[h + 1] <= i)
-            h++;
-        run_item(d, l, h, i - d->first_item[h], p, rkv_thread_index());
-    }
+    item_job j = {d, l, p};
+    rkv_team_run(n_item > 2 ? step->team : NULL, item_part, &j, n_item);
     merge(d, step);
 }
 
@@ -120,7 +129,7 @@ static rkv_status place(decode *d, rkv_error *e)
     }
     const size_t q = (size_t)c->n_head * (size_t)c->d_head;
     const size_t items = (size_t)c->n_kv_head + 1, rows = most * (size_t)n_group;
-    const size_t score = (size_t)s->n_thread * (size_t)n_group * CHUNK;
+    const size_t score = (size_t)rkv_team_size(s->team) * (size_t)n_group * CHUNK;
     const size_t need = rows * ((size_t)c->d_head + 2) + score + q + items;
     if (s->n_part < need) {
         float *part = rkv_mem_alloc(need * sizeof *part);
@@ -152,19 +161,19 @@ rkv_status rkv_session_decode(rkv_session *s, int32_t id, rkv_error *e)
     RKV_TRY(place(&d, e));
     const int32_t pos = s->n_past;
     float *x = s->row + rkv_step_scratch(c, 1), *table = x + 2 * c->d_model;
-    rkv_step step = {.be = &m->backend, .n_thread = s->n_thread, .n_tok = 1, .pos = &pos,
+    rkv_step step = {.be = &m->backend, .team = s->team, .n_tok = 1, .pos = &pos,
                      .rope_first = pos, .x = x, .attend = attend, .attend_ctx = &d};
     rkv_step_place(&step, c, 1, s->row);
     for (int r = 0; r < m->n_rope; r++) {
         float *cosine = table + (ptrdiff_t)r * c->d_head, *sine = cosine + m->rope[r].n_pair;
-        rkv_rope_table(&m->rope[r], cosine, sine, pos, 1, 1);
+        rkv_rope_table(&m->rope[r], cosine, sine, pos, 1, NULL);
         step.cosine[r] = cosine;
         step.sine[r] = sine;
     }
     rkv_model_embed(m, x, &id, 1);
     for (int l = 0; l < c->n_layer; l++)
         m->arch->layer(m, &step, l);
-    rkv_model_head_row(m, x, x + c->d_model, s->logits, s->n_thread);
+    rkv_model_head_row(m, x, x + c->d_model, s->logits, s->team);
     s->n_past++;
     s->has_logits = 1;
     return RKV_OK;

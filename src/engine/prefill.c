@@ -50,7 +50,7 @@ static rkv_status alloc(prefill *f, rkv_error *e)
     f->scratch = rkv_mem_alloc(rkv_step_scratch(c, (int)chunk) * sizeof *f->scratch);
     f->n_old = rkv_mem_alloc((size_t)c->n_kv_head * sizeof *f->n_old);
     f->attention.scratch =
-        rkv_mem_alloc((size_t)s->n_thread * rkv_row_attention_floats(c) * sizeof(float));
+        rkv_mem_alloc((size_t)rkv_team_size(s->team) * rkv_row_attention_floats(c) * sizeof(float));
     if (!f->x || !f->pos || !f->tables || !f->panels || !f->scratch || !f->n_old ||
         !f->attention.scratch)
         return rkv_fail(e, RKV_E_MEM,
@@ -89,14 +89,14 @@ static void set_step(prefill *f)
     for (int i = 0; i < f->n; i++)
         f->pos[i] = s->n_past + i;
     f->step = (rkv_step){.be = &m->backend,
-                         .n_thread = s->n_thread,
+                         .team = s->team,
                          .rope_first = s->n_past,
                          .panels = f->w,
                          .attend = rkv_row_attention_run,
                          .attend_ctx = &f->attention};
     for (int r = 0; r < m->n_rope; r++) {
         float *cosine = f->tables + 2 * (size_t)r * table, *sine = cosine + table;
-        rkv_rope_table(&m->rope[r], cosine, sine, s->n_past, f->n, s->n_thread);
+        rkv_rope_table(&m->rope[r], cosine, sine, s->n_past, f->n, s->team);
         f->step.cosine[r] = cosine;
         f->step.sine[r] = sine;
     }
@@ -174,7 +174,7 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
         most_old = f->n_old[h] > most_old ? f->n_old[h] : most_old;
     }
     RKV_TRY(rkv_kv_reserve(s->kv, l, most_old + f->n + (shrinks ? 0 : room_after(f)), e));
-    rkv_model_panels(m, l, f->w, f->panels, s->n_thread);
+    rkv_model_panels(m, l, f->w, f->panels, s->team);
     f->attention.observed = observed_of(f, l);
     for (int i = 0; i < f->n; i += s->o.n_chunk) {
         f->step.n_tok = least(s->o.n_chunk, f->n - i);
@@ -221,7 +221,7 @@ static rkv_status hand_out_logits(prefill *f, size_t first, rkv_logits_fn *fn, v
     for (int i = (int)first; !status && i < f->n; i += step) {
         t.n_row = least(step, f->n - i);
         status = rkv_model_head(m, f->x + (ptrdiff_t)i * m->config.d_model, t.n_row, norm,
-                                f->s->n_thread, collect, &t, e);
+                                f->s->team, collect, &t, e);
         if (!status && fn(ctx, i, t.n_row, t.rows))
             status = rkv_fail(e, RKV_E_CANCELLED, "interrupted");
     }
@@ -248,7 +248,7 @@ static rkv_status run(prefill *f, const int32_t *ids, size_t first, rkv_logits_f
     if (fn)
         RKV_TRY(hand_out_logits(f, first, fn, ctx, e));
     rkv_model_head_row(s->m, f->x + (ptrdiff_t)(f->n - 1) * c->d_model, s->row, s->logits,
-                       s->n_thread);
+                       s->team);
     return RKV_OK;
 }
 

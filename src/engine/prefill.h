@@ -15,7 +15,7 @@ typedef struct rkv_row_attention {
     float *observed;            /* [n_query][n_head][d_head] of this layer, or NULL */
     int32_t observe_from;       /* position of observed row 0 */
     int n_query;
-    float *scratch;             /* [n_thread] times rkv_row_attention_floats */
+    float *scratch;             /* [team] times rkv_row_attention_floats */
 } rkv_row_attention;
 
 /* Floats of scratch per thread. */

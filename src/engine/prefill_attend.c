@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "base/thread.h"
 
 /* Positions whose group of query heads makes up one tile. */
 static int positions_per_tile(const rkv_config *c)
@@ -27,14 +26,21 @@ size_t rkv_row_attention_floats(const rkv_config *c)
     return (n + 15) / 16 * 16;
 }
 
-static void append(const rkv_row_attention *a, const rkv_step *step, int l)
+typedef struct layer_job {
+    const rkv_row_attention *a;
+    const rkv_step *step;
+    int l, n_tile;
+} layer_job;
+
+static void append_head(void *ctx, int h, int thread)
 {
-    const rkv_config *c = &a->s->m->config;
+    const layer_job *j = ctx;
+    const rkv_step *step = j->step;
+    const rkv_config *c = &j->a->s->m->config;
     const ptrdiff_t ld = (ptrdiff_t)c->n_kv_head * c->d_head;
-    #pragma omp parallel for schedule(static) num_threads(step->n_thread) if (step->n_tok > 8)
-    for (int h = 0; h < c->n_kv_head; h++)
-        rkv_kv_append(a->s->kv, step->be, l, h, step->k + (ptrdiff_t)h * c->d_head, ld,
-                      step->v + (ptrdiff_t)h * c->d_head, ld, step->n_tok, step->pos[0]);
+    (void)thread;
+    rkv_kv_append(j->a->s->kv, step->be, j->l, h, step->k + (ptrdiff_t)h * c->d_head, ld,
+                  step->v + (ptrdiff_t)h * c->d_head, ld, step->n_tok, step->pos[0]);
 }
 
 static void observe(const rkv_row_attention *a, const rkv_step *step)
@@ -100,18 +106,20 @@ static void attend_tile(const rkv_row_attention *a, const rkv_step *step, int l,
                out + (size_t)i * row, row * sizeof *out);
 }
 
+static void tile_part(void *ctx, int i, int thread)
+{
+    const layer_job *j = ctx;
+    attend_tile(j->a, j->step, j->l, i / j->n_tile, i % j->n_tile,
+                j->a->scratch + (size_t)thread * rkv_row_attention_floats(&j->a->s->m->config));
+}
+
 void rkv_row_attention_run(void *ctx, rkv_step *step, int l)
 {
     const rkv_row_attention *a = ctx;
     const rkv_config *c = &a->s->m->config;
-    append(a, step, l);
+    const int per_tile = positions_per_tile(c);
+    layer_job j = {a, step, l, (step->n_tok + per_tile - 1) / per_tile};
+    rkv_team_run(step->n_tok > 8 ? step->team : NULL, append_head, &j, c->n_kv_head);
     observe(a, step);
-    const int per_tile = positions_per_tile(c), n_tile = (step->n_tok + per_tile - 1) / per_tile;
-    const size_t floats = rkv_row_attention_floats(c);
-/* Tiles differ in cost (a causal triangle) and are independent: any schedule gives the same bits.
- */
-#pragma omp parallel for schedule(dynamic, 1) num_threads(step->n_thread)
-    for (int i = 0; i < c->n_kv_head * n_tile; i++)
-        attend_tile(a, step, l, i / n_tile, i % n_tile,
-                    a->scratch + (size_t)rkv_thread_index() * floats);
+    rkv_team_run(step->team, tile_part, &j, c->n_kv_head * j.n_tile);
 }

@@ -43,7 +43,6 @@ static rkv_status check_options(rkv_session *s, rkv_error *e)
     if (o->n_chunk < 1 || o->n_chunk > MAX_CHUNK)
         return rkv_fail(e, RKV_E_ARG, "prefill chunk of %d rows, expected 1 to %d", o->n_chunk,
                         MAX_CHUNK);
-    s->n_thread = rkv_thread_count(o->n_thread);
     RKV_TRY(rkv_policy_check(&o->policy, e));
     const rkv_allocator *a = rkv_allocator_find(o->policy.allocator);
     if (a->needs_profile && rkv_policy_active(&o->policy) && !o->policy.profile)
@@ -67,6 +66,7 @@ static rkv_status create(rkv_session *s, rkv_error *e)
     const rkv_config *c = &s->m->config;
     rkv_dtype k, v;
     RKV_TRY(check_options(s, e));
+    RKV_TRY(rkv_team_create(&s->team, rkv_thread_count(s->o.n_thread), e));
     RKV_TRY(kv_type(&k, s->o.k_type, s->m, "K cache type", e));
     RKV_TRY(kv_type(&v, s->o.v_type, s->m, "V cache type", e));
     RKV_TRY(rkv_kv_create(&s->kv, c->n_layer, c->n_kv_head, c->d_head, k, v, e));
@@ -101,6 +101,7 @@ void rkv_session_free(rkv_session *s)
 {
     if (!s)
         return;
+    rkv_team_free(s->team);
     rkv_kv_free(s->kv);
     rkv_mem_free(s->budget);
     rkv_mem_free(s->seen.q);

@@ -17,7 +17,7 @@ typedef struct rkv_observation {        /* queries that selectors score by */
 struct rkv_session {
     const rkv_model *m;
     rkv_session_options o;      /* as given, with defaults filled in */
-    int n_thread;
+    rkv_team *team;
     rkv_kv *kv;
     int n_past;                 /* positions taken */
     int n_prompt;               /* length of the first prompt; 0 before it */

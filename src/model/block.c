@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MANY_ROWS = 8 };         /* below, a parallel region costs more than it gives */
+enum { GRAIN = 8 };             /* rows of a part: fewer are not worth another thread */
 
 size_t rkv_step_scratch(const rkv_config *c, int n_tok)
 {
@@ -32,22 +32,39 @@ static void product(const rkv_model *m, rkv_step *s, int l, enum rkv_weight whic
     const rkv_matrix *w = &m->layer[l].w[which];
     if (s->panels) {
         rkv_panels_product(s->be, out, w->n_out, in, w->n_in, s->n_tok, &s->panels[which],
-                           s->n_thread);
+                           s->team);
         return;
     }
     for (int i = 0; i < s->n_tok; i++)
         rkv_matvec(s->be, out + (ptrdiff_t)i * w->n_out, w, in + (ptrdiff_t)i * w->n_in,
-                   s->n_thread);
+                   s->team);
+}
+
+/* What the loops over rows below work on; each uses some of it. */
+typedef struct row_job {
+    const rkv_model *m;
+    rkv_step *s;
+    float *out;
+    const float *x, *g;
+    int n;                      /* floats of a row */
+    int l;
+    enum rkv_act act;
+} row_job;
+
+static void norm_rows(void *ctx, int first, int end)
+{
+    const row_job *j = ctx;
+    for (int i = first; i < end; i++)
+        j->s->be->ops.rmsnorm[RKV_DT_f32](j->out + (ptrdiff_t)i * j->n, j->x + (ptrdiff_t)i * j->n,
+                                          j->g, j->n, j->m->config.norm_eps);
 }
 
 /* RMS norm of n_vec vectors of n numbers, one after the other; out may be x. */
 static void norm(const rkv_model *m, rkv_step *s, float *out, const float *x, const float *g,
                  int n_vec, int n)
 {
-    const float eps = m->config.norm_eps;
-    #pragma omp parallel for schedule(static) num_threads(s->n_thread) if (s->n_tok >= MANY_ROWS)
-    for (int i = 0; i < n_vec; i++)
-        s->be->ops.rmsnorm[RKV_DT_f32](out + (ptrdiff_t)i * n, x + (ptrdiff_t)i * n, g, n, eps);
+    row_job j = {.m = m, .s = s, .out = out, .x = x, .g = g, .n = n};
+    rkv_team_ranges(s->n_tok > GRAIN ? s->team : NULL, norm_rows, &j, n_vec, GRAIN);
 }
 
 /* Adds a vector to every row; nothing when there is none. */
@@ -59,13 +76,19 @@ static void bias(rkv_step *s, float *x, int n, const float *b)
         s->be->ops.add[RKV_DT_f32](x + (ptrdiff_t)i * n, b, n);
 }
 
+static void add_rows(void *ctx, int first, int end)
+{
+    const row_job *j = ctx;
+    for (int i = first; i < end; i++)
+        j->s->be->ops.add[RKV_DT_f32](j->out + (ptrdiff_t)i * j->n, j->x + (ptrdiff_t)i * j->n,
+                                      j->n);
+}
+
 /* x += y, both [n_tok][d_model]. */
 static void residual(const rkv_model *m, rkv_step *s, const float *y)
 {
-    const int d = m->config.d_model;
-    #pragma omp parallel for schedule(static) num_threads(s->n_thread) if (s->n_tok >= MANY_ROWS)
-    for (int i = 0; i < s->n_tok; i++)
-        s->be->ops.add[RKV_DT_f32](s->x + (ptrdiff_t)i * d, y + (ptrdiff_t)i * d, d);
+    row_job j = {.s = s, .out = s->x, .x = y, .n = m->config.d_model};
+    rkv_team_ranges(s->team, add_rows, &j, s->n_tok, GRAIN);
 }
 
 void rkv_block_qkv(const rkv_model *m, rkv_step *s, int l)
@@ -99,19 +122,26 @@ static void rotate_heads(const rkv_model *m, const rkv_step *s, float *x, int n_
             s->be->ops.rope_norm[RKV_DT_f32](x + (ptrdiff_t)h * d, cosine, sine, n_pair);
 }
 
-void rkv_block_rope(const rkv_model *m, rkv_step *s, int l)
+static void rope_rows(void *ctx, int first, int end)
 {
-    const rkv_config *c = &m->config;
-    const int r = m->layer[l].rope, n_pair = m->rope[r].n_pair;
-    #pragma omp parallel for schedule(static) num_threads(s->n_thread) if (s->n_tok >= MANY_ROWS)
-    for (int i = 0; i < s->n_tok; i++) {
+    const row_job *j = ctx;
+    const rkv_config *c = &j->m->config;
+    const rkv_step *s = j->s;
+    const int r = j->m->layer[j->l].rope, n_pair = j->m->rope[r].n_pair;
+    for (int i = first; i < end; i++) {
         const ptrdiff_t row = (ptrdiff_t)(s->pos[i] - s->rope_first) * n_pair;
         const float *cosine = s->cosine[r] + row, *sine = s->sine[r] + row;
-        rotate_heads(m, s, s->q + (ptrdiff_t)i * c->n_head * c->d_head, c->n_head, cosine, sine,
+        rotate_heads(j->m, s, s->q + (ptrdiff_t)i * c->n_head * c->d_head, c->n_head, cosine, sine,
                      n_pair);
-        rotate_heads(m, s, s->k + (ptrdiff_t)i * c->n_kv_head * c->d_head, c->n_kv_head, cosine,
+        rotate_heads(j->m, s, s->k + (ptrdiff_t)i * c->n_kv_head * c->d_head, c->n_kv_head, cosine,
                      sine, n_pair);
     }
+}
+
+void rkv_block_rope(const rkv_model *m, rkv_step *s, int l)
+{
+    row_job j = {.m = m, .s = s, .l = l};
+    rkv_team_ranges(s->team, rope_rows, &j, s->n_tok, GRAIN);
 }
 
 void rkv_block_attn_out(const rkv_model *m, rkv_step *s, int l)
@@ -123,25 +153,31 @@ void rkv_block_attn_out(const rkv_model *m, rkv_step *s, int l)
     residual(m, s, s->h);
 }
 
+static void act_rows(void *ctx, int first, int end)
+{
+    const row_job *j = ctx;
+    const int d_ff = j->m->config.d_ff;
+    for (int i = first; i < end; i++) {
+        float *gate = j->s->gate + (ptrdiff_t)i * d_ff;
+        const float *up = j->s->up + (ptrdiff_t)i * d_ff;
+        if (j->act == RKV_ACT_GELU)
+            j->s->be->ops.gelu_mul[RKV_DT_f32](gate, gate, up, d_ff);
+        else
+            j->s->be->ops.silu_mul[RKV_DT_f32](gate, gate, up, d_ff);
+    }
+}
+
 void rkv_block_ffn(const rkv_model *m, rkv_step *s, int l, enum rkv_act act)
 {
-    const rkv_config *c = &m->config;
     float *const *v = m->layer[l].v;
-    norm(m, s, s->h, s->x, v[RKV_V_FFN_NORM], s->n_tok, c->d_model);
+    norm(m, s, s->h, s->x, v[RKV_V_FFN_NORM], s->n_tok, m->config.d_model);
     product(m, s, l, RKV_W_GATE, s->gate, s->h);
     product(m, s, l, RKV_W_UP, s->up, s->h);
-    #pragma omp parallel for schedule(static) num_threads(s->n_thread) if (s->n_tok >= MANY_ROWS)
-    for (int i = 0; i < s->n_tok; i++) {
-        float *gate = s->gate + (ptrdiff_t)i * c->d_ff;
-        const float *up = s->up + (ptrdiff_t)i * c->d_ff;
-        if (act == RKV_ACT_GELU)
-            s->be->ops.gelu_mul[RKV_DT_f32](gate, gate, up, c->d_ff);
-        else
-            s->be->ops.silu_mul[RKV_DT_f32](gate, gate, up, c->d_ff);
-    }
+    row_job j = {.m = m, .s = s, .act = act};
+    rkv_team_ranges(s->team, act_rows, &j, s->n_tok, GRAIN);
     product(m, s, l, RKV_W_DOWN, s->h, s->gate);
     if (v[RKV_V_FFN_POST_NORM])
-        norm(m, s, s->h, s->h, v[RKV_V_FFN_POST_NORM], s->n_tok, c->d_model);
+        norm(m, s, s->h, s->h, v[RKV_V_FFN_POST_NORM], s->n_tok, m->config.d_model);
     residual(m, s, s->h);
 }
 
@@ -154,11 +190,11 @@ size_t rkv_model_panels_bytes(const rkv_model *m, int l)
 }
 
 void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], float *data,
-                      int n_thread)
+                      rkv_team *team)
 {
     for (int i = 0; i < RKV_W_COUNT; i++) {
         const rkv_matrix *w = &m->layer[l].w[i];
-        out[i] = rkv_panels_pack(&m->backend, data, w, 0, w->n_out, n_thread);
+        out[i] = rkv_panels_pack(&m->backend, data, w, 0, w->n_out, team);
         data += (rkv_panels_bytes(w) + 63) / 64 * 64 / sizeof *data;
     }
 }

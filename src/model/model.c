@@ -228,8 +228,8 @@ static void cap_logits(float *logits, int n, float cap)
         logits[i] = cap * tanhf(logits[i] / cap);
 }
 
-rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *norm, int n_thread,
-                          rkv_head_fn *fn, void *ctx, rkv_error *e)
+rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *norm,
+                          rkv_team *team, rkv_head_fn *fn, void *ctx, rkv_error *e)
 {
     enum { COLUMNS = RKV_HEAD_COLUMNS };
     const rkv_backend *be = &m->backend;
@@ -243,8 +243,8 @@ rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *
         final_norm(m, norm, x, n_row);
     for (int c0 = 0; !s && c0 < n_vocab; c0 += COLUMNS) {
         const int n = n_vocab - c0 < COLUMNS ? n_vocab - c0 : COLUMNS;
-        const rkv_panels w = rkv_panels_pack(be, panels, &m->head, c0, n, n_thread);
-        rkv_panels_product(be, logits, COLUMNS, norm, d, n_row, &w, n_thread);
+        const rkv_panels w = rkv_panels_pack(be, panels, &m->head, c0, n, team);
+        rkv_panels_product(be, logits, COLUMNS, norm, d, n_row, &w, team);
         for (int i = 0; i < n_row; i++)
             cap_logits(logits + (ptrdiff_t)i * COLUMNS, n, m->config.logit_cap);
         if (fn(ctx, c0, n, logits, COLUMNS))
@@ -256,9 +256,9 @@ rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *
 }
 
 void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits,
-                        int n_thread)
+                        rkv_team *team)
 {
     final_norm(m, norm, x, 1);
-    rkv_matvec(&m->backend, logits, &m->head, norm, n_thread);
+    rkv_matvec(&m->backend, logits, &m->head, norm, team);
     cap_logits(logits, m->config.n_vocab, m->config.logit_cap);
 }

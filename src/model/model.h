@@ -92,7 +92,8 @@ const char *rkv_arch_list(void);
 
 typedef struct rkv_step {
     const rkv_backend *be;
-    int n_thread, n_tok;
+    rkv_team *team;             /* NULL: the caller alone */
+    int n_tok;
     const int32_t *pos;         /* [n_tok] position of each row */
     int32_t rope_first;         /* position of row 0 of the angle tables */
     const float *cosine[2], *sine[2];   /* [position - rope_first][n_pair], per set of angles */
@@ -130,7 +131,7 @@ void rkv_block_ffn(const rkv_model *m, rkv_step *s, int l, enum rkv_act act);
 /* Angle tables of set r for positions [first, first + n): cosine and sine [n][n_pair].
  * Angles in double. */
 void rkv_rope_table(const rkv_rope *r, float *cosine, float *sine, int32_t first, int n,
-                    int n_thread);
+                    rkv_team *team);
 
 /* Rows of the embedding: x[n][d_model]. ids must be in range. */
 void rkv_model_embed(const rkv_model *m, float *x, const int32_t *ids, int n);
@@ -143,17 +144,17 @@ enum { RKV_HEAD_COLUMNS = 4096 };
  * RKV_HEAD_COLUMNS. norm: [n_row][d_model] scratch. Reads the head once, whatever n_row. RKV_E_MEM;
  * RKV_E_CANCELLED when fn returns nonzero. */
 typedef int rkv_head_fn(void *ctx, int c0, int n_col, const float *logits, int ld);
-rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *norm, int n_thread,
-                          rkv_head_fn *fn, void *ctx, rkv_error *e);
+rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *norm,
+                          rkv_team *team, rkv_head_fn *fn, void *ctx, rkv_error *e);
 
 /* Logits [n_vocab] of one row, straight from the stored weights; norm: [d_model] scratch. */
 void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits,
-                        int n_thread);
+                        rkv_team *team);
 
 /* Bytes of f32 panels of one layer's matrices, and packing them (data 64-byte aligned). */
 size_t rkv_model_panels_bytes(const rkv_model *m, int l);
 void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], float *data,
-                      int n_thread);
+                      rkv_team *team);
 
 /* Binding (bind.c): reads configuration and tensors of m->file; m->arch is set. */
 rkv_status rkv_model_bind(rkv_model *m, rkv_error *e);

@@ -160,14 +160,27 @@ rkv_status rkv_model_bind_rope(rkv_model *m, rkv_error *e)
     return fill(m, &m->rope[1], base_sliding, &none, NULL, e);
 }
 
-void rkv_rope_table(const rkv_rope *r, float *cosine, float *sine, int32_t first, int n,
-                    int n_thread)
+typedef struct table_job {
+    const rkv_rope *r;
+    float *cosine, *sine;
+    int32_t first;
+} table_job;
+
+static void table_rows(void *ctx, int first, int end)
 {
-    #pragma omp parallel for schedule(static) num_threads(n_thread) if (n > 16)
-    for (int t = 0; t < n; t++)
-        for (int i = 0; i < r->n_pair; i++) {
-            const double angle = ((double)first + t) * r->inv_freq[i];
-            cosine[(ptrdiff_t)t * r->n_pair + i] = (float)(cos(angle) * r->magnitude);
-            sine[(ptrdiff_t)t * r->n_pair + i] = (float)(sin(angle) * r->magnitude);
+    const table_job *j = ctx;
+    const int n_pair = j->r->n_pair;
+    for (int t = first; t < end; t++)
+        for (int i = 0; i < n_pair; i++) {
+            const double angle = ((double)j->first + t) * j->r->inv_freq[i];
+            j->cosine[(ptrdiff_t)t * n_pair + i] = (float)(cos(angle) * j->r->magnitude);
+            j->sine[(ptrdiff_t)t * n_pair + i] = (float)(sin(angle) * j->r->magnitude);
         }
+}
+
+void rkv_rope_table(const rkv_rope *r, float *cosine, float *sine, int32_t first, int n,
+                    rkv_team *team)
+{
+    table_job j = {r, cosine, sine, first};
+    rkv_team_ranges(team, table_rows, &j, n, 32);
 }

@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "base/thread.h"
 
 typedef struct sums {           /* of one row, relative to its largest logit so far */
     double top, z;              /* max; sum exp(logit - top) */
@@ -14,20 +13,21 @@ typedef struct sums {           /* of one row, relative to its largest logit so 
 } sums;
 
 struct rkv_kl_stream {
-    int n_ref, n_row, n_col_max, n_thread;
+    int n_ref, n_row, n_col_max;
+    rkv_team *team;
     sums *row;                  /* [n_row] */
-    double *weight;             /* [n_thread][n_col_max] exp(ref - ref top) of one row */
+    double *weight;             /* [team][n_col_max] exp(ref - ref top) of one row */
 };
 
-rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_max, int n_thread,
+rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_max, rkv_team *team,
                          rkv_error *e)
 {
     rkv_kl_stream *s = rkv_mem_calloc(1, sizeof *s);
     if (s) {
         *s = (rkv_kl_stream){
-            .n_ref = n_ref, .n_row = n_row, .n_col_max = n_col_max, .n_thread = n_thread};
+            .n_ref = n_ref, .n_row = n_row, .n_col_max = n_col_max, .team = team};
         s->row = rkv_mem_alloc((size_t)n_row * sizeof *s->row);
-        s->weight = rkv_mem_alloc((size_t)n_thread * (size_t)n_col_max * sizeof *s->weight);
+        s->weight = rkv_mem_alloc((size_t)rkv_team_size(team) * (size_t)n_col_max * sizeof *s->weight);
     }
     if (!s || !s->row || !s->weight) {
         rkv_kl_free(s);
@@ -81,12 +81,23 @@ static void add_position(rkv_kl_stream *s, int i, const float *logits, int n, in
     }
 }
 
+typedef struct add_job {
+    rkv_kl_stream *s;
+    const float *logits;
+    int n_col, ld;
+} add_job;
+
+static void add_part(void *ctx, int i, int thread)
+{
+    const add_job *j = ctx;
+    add_position(j->s, i, j->logits, j->n_col, j->ld,
+                 j->s->weight + (ptrdiff_t)thread * j->s->n_col_max);
+}
+
 void rkv_kl_add(rkv_kl_stream *s, const float *logits, int n_col, int ld)
 {
-    #pragma omp parallel for schedule(static) num_threads(s->n_thread)
-    for (int i = 0; i < s->n_ref; i++)
-        add_position(s, i, logits, n_col, ld,
-                     s->weight + (ptrdiff_t)rkv_thread_index() * s->n_col_max);
+    add_job j = {s, logits, n_col, ld};
+    rkv_team_run(s->team, add_part, &j, s->n_ref);
 }
 
 void rkv_kl_end(const rkv_kl_stream *s, double *kl)

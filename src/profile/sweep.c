@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "base/noise.h"
-#include "base/thread.h"
 
 enum {
     SEGMENT = 2048,             /* slots perturbed at a time: a multiple of the attention tile */
@@ -200,14 +199,24 @@ static void attend_group(const walk *w, int l, int g, int h, float *scratch)
                t.out + (size_t)i * row, row * sizeof *t.out);
 }
 
+typedef struct group_job {
+    const walk *w;
+    int l;
+} group_job;
+
+static void group_part(void *ctx, int i, int thread)
+{
+    const group_job *j = ctx;
+    const int n_head = j->w->m->config.n_kv_head;
+    attend_group(j->w, j->l, i / n_head, i % n_head,
+                 j->w->thread + (size_t)thread * j->w->thread_floats);
+}
+
 static void attend(void *ctx, rkv_step *step, int l)
 {
     const walk *w = ctx;
-    const int n_head = w->m->config.n_kv_head, n = step->n_tok / w->n_fed * n_head;
-    #pragma omp parallel for schedule(dynamic, 1) num_threads(step->n_thread)
-    for (int i = 0; i < n; i++)
-        attend_group(w, l, i / n_head, i % n_head,
-                     w->thread + (size_t)rkv_thread_index() * w->thread_floats);
+    group_job j = {w, l};
+    rkv_team_run(step->team, group_part, &j, step->n_tok / w->n_fed * w->m->config.n_kv_head);
 }
 
 /* ---- the walk ---- */
@@ -236,7 +245,7 @@ static rkv_status alloc(walk *w, rkv_error *e)
     w->panels = rkv_mem_alloc(panels);
     w->scratch =
         rkv_mem_alloc(rkv_step_scratch(c, chunk_groups(w) * w->n_fed) * sizeof *w->scratch);
-    w->thread = rkv_mem_alloc((size_t)w->s->n_thread * w->thread_floats * sizeof *w->thread);
+    w->thread = rkv_mem_alloc((size_t)rkv_team_size(w->s->team) * w->thread_floats * sizeof *w->thread);
     if (!w->x || !w->norm || !w->pos || !w->tables || !w->panels || !w->scratch || !w->thread)
         return rkv_fail(e, RKV_E_MEM, "sweep: out of memory for %d variants of %d tokens",
                         w->max_group, w->n_fed);
@@ -260,11 +269,11 @@ static void start(walk *w, const int32_t *fed)
     const size_t table = (size_t)w->n_fed * (size_t)m->rope[0].n_pair;
     for (int i = 0; i < w->max_group * w->n_fed; i++)
         w->pos[i] = w->n_prompt + i % w->n_fed;
-    w->step = (rkv_step){.be = &m->backend, .n_thread = w->s->n_thread, .rope_first = w->n_prompt,
+    w->step = (rkv_step){.be = &m->backend, .team = w->s->team, .rope_first = w->n_prompt,
                          .panels = w->w, .attend = attend, .attend_ctx = w};
     for (int r = 0; r < m->n_rope; r++) {
         float *cosine = w->tables + 2 * (size_t)r * table, *sine = cosine + table;
-        rkv_rope_table(&m->rope[r], cosine, sine, w->n_prompt, w->n_fed, 1);
+        rkv_rope_table(&m->rope[r], cosine, sine, w->n_prompt, w->n_fed, NULL);
         w->step.cosine[r] = cosine;
         w->step.sine[r] = sine;
     }
@@ -287,7 +296,7 @@ static rkv_status run_layer(walk *w, int l, rkv_error *e)
     const rkv_session_options *o = &w->s->o;
     const rkv_config *c = &w->m->config;
     join(w, l);
-    rkv_model_panels(w->m, l, w->w, w->panels, w->s->n_thread);
+    rkv_model_panels(w->m, l, w->w, w->panels, w->s->team);
     const int step = chunk_groups(w);
     for (int g = 0; g < w->n_group; g += step) {
         w->chunk_group = g;
@@ -318,9 +327,9 @@ static rkv_status finish(walk *w, double *kl, rkv_error *e)
     rkv_kl_stream *stream = NULL;
     rkv_status s = row_kl ? RKV_OK : rkv_fail(e, RKV_E_MEM, "sweep: out of memory");
     if (!s)
-        s = rkv_kl_create(&stream, w->n_fed, rows, RKV_HEAD_COLUMNS, w->s->n_thread, e);
+        s = rkv_kl_create(&stream, w->n_fed, rows, RKV_HEAD_COLUMNS, w->s->team, e);
     if (!s)
-        s = rkv_model_head(w->m, w->x, rows, w->norm, w->s->n_thread, add_columns, stream, e);
+        s = rkv_model_head(w->m, w->x, rows, w->norm, w->s->team, add_columns, stream, e);
     if (!s) {
         rkv_kl_end(stream, row_kl);
         for (int i = 0; i < w->o->n_seed * n_layer; i++) {

@@ -28,7 +28,7 @@ void rkv_sweep_perturb(float *out, const rkv_backend *be, const rkv_kv_view *kv,
  * the reference is compared with rows n_ref + i, 2 n_ref + i, ... of n_row rows in all. Sums in
  * double. */
 typedef struct rkv_kl_stream rkv_kl_stream;
-rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_max, int n_thread,
+rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_max, rkv_team *team,
                          rkv_error *e);
 /* logits[n_row][ld], the first n_col of each row being new columns. */
 void rkv_kl_add(rkv_kl_stream *s, const float *logits, int n_col, int ld);
