@@ -108,9 +108,9 @@ void rkv_row_attention_run(void *ctx, rkv_step *step, int l)
     observe(a, step);
     const int per_tile = positions_per_tile(c), n_tile = (step->n_tok + per_tile - 1) / per_tile;
     const size_t floats = rkv_row_attention_floats(c);
-/* Tiles differ in cost (a causal triangle) and are independent: any schedule gives the same bits.
- */
-#pragma omp parallel for schedule(dynamic, 1) num_threads(step->n_thread)
+    /* Tiles differ in cost (a causal triangle) and are independent: any schedule gives the same
+     * bits. */
+    #pragma omp parallel for schedule(dynamic, 1) num_threads(step->n_thread)
     for (int i = 0; i < c->n_kv_head * n_tile; i++)
         attend_tile(a, step, l, i / n_tile, i % n_tile,
                     a->scratch + (size_t)rkv_thread_index() * floats);
