@@ -1,5 +1,5 @@
-/* How many threads to use. The loops themselves are OpenMP with a static schedule, split by output
- * row or KV head, so that no result depends on the count. */
+/* How many threads to use. The loops themselves are OpenMP, split by output row, KV head or tile,
+ * never by a sum: no result depends on the count or the schedule. */
 #ifndef RKV_THREAD_H
 #define RKV_THREAD_H
 
