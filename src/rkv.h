@@ -57,8 +57,7 @@ RKV_API void rkv_log_set(rkv_log_fn *fn, void *ctx);
  * RKV_E_CANCELLED. */
 typedef int rkv_progress_fn(void *ctx, const char *phase, int64_t done, int64_t total);
 
-/* ---- model ------------------------------------------------------------------------------------
- */
+/* ---- model ----------------------------------------------------------------------------------- */
 
 typedef struct rkv_model rkv_model;
 
@@ -73,7 +72,7 @@ typedef struct rkv_model_info {
     int n_ctx_train;                    /* context length of the training */
     int n_layer_sliding;                /* layers with a sliding window: outside every budget */
     int sliding_window;                 /* tokens such a layer sees, itself included; 0: none */
-    int64_t n_param;
+    int64_t n_param;                    /* of tensors whose type this version knows */
     uint64_t file_bytes;                /* all shards */
 } rkv_model_info;
 
@@ -90,8 +89,7 @@ RKV_API const rkv_model_info *rkv_model_get_info(const rkv_model *m);
 /* Layer l (0-based) sees a sliding window only. */
 RKV_API int rkv_model_layer_is_sliding(const rkv_model *m, int l);
 
-/* ---- text and token ids ------------------------------------------------------------------------
- */
+/* ---- text and token ids ---------------------------------------------------------------------- */
 
 enum {
     RKV_TOK_BOS = 1,        /* put the beginning-of-sequence token first, if the model wants one */
@@ -133,8 +131,7 @@ RKV_API rkv_status rkv_template_render(const rkv_model *m, const char *template_
 RKV_API const char *rkv_template_builtin(const char *name);
 RKV_API const char *rkv_template_names(void);
 
-/* ---- profile: how sensitive each layer's cache is ----------------------------------------------
- */
+/* ---- profile: how sensitive each layer's cache is -------------------------------------------- */
 
 typedef struct rkv_profile rkv_profile;
 
@@ -169,12 +166,11 @@ RKV_API rkv_profile_options rkv_profile_options_default(void);
 /* One-pass sensitivity sweep over a JSONL file of calibration examples (METHOD: RippleKV,
  * profiling; one row set per perturbed layer on one walk through the layers). Objects hold "prompt"
  * or "prompt_ids" and perhaps "response_ids" or "answers". Errors: those of its inputs; RKV_E_ARG
- * when no example is usable. */
+ * when no example is usable; RKV_E_UNSUPPORTED when the model's logits are not finite. */
 RKV_API rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
                                    const rkv_profile_options *o, rkv_error *e);
 
-/* ---- policy: which tokens stay, and how many in which layer -------------------------------------
- */
+/* ---- policy: which tokens stay, and how many in which layer ---------------------------------- */
 
 typedef enum rkv_budget_kind {
     RKV_BUDGET_NONE = 0, /* keep everything */
@@ -216,8 +212,7 @@ RKV_API rkv_status rkv_budget_layers(int *budget, int *cap, const rkv_policy *p,
                                      const uint8_t *skip, int n_token, double bytes_per_token,
                                      rkv_error *e);
 
-/* ---- session ------------------------------------------------------------------------------------
- */
+/* ---- session --------------------------------------------------------------------------------- */
 
 typedef struct rkv_session rkv_session;
 
@@ -249,7 +244,8 @@ RKV_API rkv_status rkv_session_prefill(rkv_session *s, const int32_t *ids, size_
  * the call only. Return 0 to go on. */
 typedef int rkv_logits_fn(void *ctx, int64_t i0, int n_row, const float *logits);
 
-/* rkv_session_prefill that also hands out the logits of every row from first on, in order. */
+/* rkv_session_prefill that also hands out the logits of every row from first on, in order.
+ * first <= n, else RKV_E_ARG. */
 RKV_API rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,
                                      rkv_logits_fn *fn, void *ctx, rkv_error *e);
 
@@ -266,7 +262,8 @@ RKV_API int64_t rkv_session_n_past(const rkv_session *s);
 RKV_API rkv_status rkv_session_fork(rkv_session **out, const rkv_session *s, rkv_error *e);
 
 /* Compresses the prompt of a session made with observe set, prefilled once, and not yet compressed:
- * the same kept sets as if its options had held this policy. */
+ * the same kept sets as if its options had held this policy. RKV_E_ARG, RKV_E_MISMATCH: nothing has
+ * changed. RKV_E_MEM: some heads may be compressed and others not, so it cannot be tried again. */
 RKV_API rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *e);
 
 typedef struct rkv_kv_info {
@@ -284,8 +281,7 @@ RKV_API int rkv_session_layer_budget(const rkv_session *s, int l);
 /* Positions that (layer, KV head) holds, ascending: *pos is borrowed until the next call on s. */
 RKV_API int rkv_session_kept(const rkv_session *s, int l, int kv_head, const int32_t **pos);
 
-/* ---- logits: sampling and comparison ------------------------------------------------------------
- */
+/* ---- logits: sampling and comparison --------------------------------------------------------- */
 
 typedef struct rkv_sampler_options {
     float temperature;      /* 0: greedy */
@@ -309,11 +305,11 @@ RKV_API int32_t rkv_sampler_next(rkv_sampler *s, const float *logits);
 
 /* log sum exp of n logits, in double. */
 RKV_API double rkv_logits_lse(const float *logits, int n);
-/* KL(p || q) in nats of the distributions of two rows of n logits, in double; never below 0. */
+/* KL(p || q) in nats of the distributions of two rows of n logits, in double; never below 0. -inf
+ * stands for probability 0; NaN when a logit is none. */
 RKV_API double rkv_logits_kl(const float *p, const float *q, int n);
 
-/* ---- machine
- * -------------------------------------------------------------------------------------- */
+/* ---- machine --------------------------------------------------------------------------------- */
 
 typedef struct rkv_machine_info {
     const char *cpu;        /* model name */

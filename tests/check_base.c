@@ -106,8 +106,16 @@ static void check_json(void)
     deep[399] = ']';
     cJSON *t = NULL;
     rkv_error e = {0};
+    CHECK(rkv_json_parse(&t, "{}\0{}", 5, "x", &e) == RKV_E_FORMAT && strstr(e.text, "trailing"),
+          "bytes after a NUL: %s", e.text);
     CHECK(rkv_json_parse(&t, deep, 400, "x", &e) == RKV_E_FORMAT && strstr(e.text, "nested"), "%s",
           e.text);
+
+    char *many = malloc(20000), *at = many; /* 1025 keys */
+    for (int i = 0; i < 1025; i++)
+        at += sprintf(at, "%s\"%d\":0", i ? "," : "{", i);
+    check_refused(strcat(many, "}"), "more than 1024 keys");
+    free(many);
 
     const char *ok = " {\"n\": 3, \"s\": \"x\", \"ids\": [0, 5, 9], \"f\": 1.5} \n";
     CHECK(!rkv_json_parse(&t, ok, strlen(ok), "x", &e), "%s", e.text);

@@ -214,6 +214,7 @@ static void check_rollback(const rkv_model *m, const rkv_session_options *base, 
     rkv_session *s = make(m, &o);
     CHECK(rkv_session_prefill(s, ids, N, &e) == RKV_E_CANCELLED && rkv_session_n_past(s) == 0 &&
           !rkv_session_logits(s) && rkv_session_kv_info(s).bytes == 0, "first prompt: %s", e.text);
+    CHECK(rkv_session_kv_info(s).n_kept == 0 && rkv_session_kv_info(s).cap == 0, "its budget");
     left = 1000;
     must(rkv_session_prefill(s, ids, 200, &e), &e);
     left = 2;
@@ -240,6 +241,10 @@ static void check_refusals(const rkv_model *m)
     CHECK(rkv_session_prefill(s, negative, 2, &e) == RKV_E_ARG && strstr(e.text, "#1 is -1"), "%s",
           e.text);
     CHECK(rkv_session_prefill(s, large, 1, &e) == RKV_E_ARG, "%s", e.text);
+    CHECK(rkv_session_score(s, ids, 10, 11, count_rows, NULL, &e) == RKV_E_ARG &&
+              rkv_session_n_past(s) == 0, "rows from 11 of 10 on: %s", e.text);
+    CHECK(rkv_session_score(s, ids, 10, SIZE_MAX, count_rows, NULL, &e) == RKV_E_ARG, "%s",
+          e.text);
     must(rkv_session_prefill(s, ids, 10, &e), &e);
     CHECK(rkv_session_decode(s, 1, &e) == RKV_E_ARG && strstr(e.text, "context of 10"), "%s",
           e.text);
@@ -268,6 +273,58 @@ static void check_refusals(const rkv_model *m)
     s = make(m, &o);
     CHECK(rkv_session_prefill(s, ids, N, &e) == RKV_E_ARG && strstr(e.text, "floor"), "%s", e.text);
     CHECK(rkv_session_n_past(s) == 0, "nothing was taken");
+    rkv_session_free(s);
+}
+
+/* The strings of the options need not outlive the call. */
+static void check_borrowed(const rkv_model *m)
+{
+    rkv_error e = {0};
+    char type[] = "f32", selector[] = "snapkv", allocator[] = "uniform";
+    rkv_session_options o = rkv_session_options_default();
+    o.k_type = o.v_type = type;
+    o.policy.selector = selector;
+    o.policy.allocator = allocator;
+    o.policy.budget_kind = RKV_BUDGET_TOKENS;
+    o.policy.budget = 40;
+    rkv_session *s = make(m, &o), *f = NULL;
+    memset(type, 'x', sizeof type - 1);
+    memset(selector, 'x', sizeof selector - 1);
+    memset(allocator, 'x', sizeof allocator - 1);
+    CHECK(!rkv_session_fork(&f, s, &e), "%s", e.text);
+    CHECK(!rkv_session_prefill(s, ids, N, &e) && rkv_session_kv_info(s).cap == 40, "%s", e.text);
+    rkv_session_free(s);
+    rkv_session_free(f);
+}
+
+/* Compression that ends half-way for want of memory is an error, and no second one may follow: it
+ * would keep other tokens. */
+static void check_half_compressed(const rkv_model *m)
+{
+    rkv_error e = {0};
+    rkv_session_options o = rkv_session_options_default();
+    o.n_thread = 1;
+    o.observe = 1;
+    rkv_session *s = make(m, &o);
+    must(rkv_session_prefill(s, ids, N, &e), &e);
+    rkv_policy p = rkv_policy_default();
+    must(rkv_policy_set_name(&p, "snapkv", &e), &e);
+    must(rkv_policy_set_budget(&p, "20%", &e), &e);
+    int k = 0, refused = 0;
+    for (rkv_status st = RKV_E_MEM; st; k++) {
+        rkv_session *f = NULL;
+        must(rkv_session_fork(&f, s, &e), &e);
+        rkv_mem_fail_after(k + 1);
+        st = rkv_session_compress(f, &p, &e);
+        rkv_mem_fail_after(0);
+        CHECK(!st || st == RKV_E_MEM, "allocation %d: %s", k, e.text);
+        const int whole = rkv_session_kv_info(f).bytes == rkv_session_kv_info(s).bytes;
+        const rkv_status again = st ? rkv_session_compress(f, &p, &e) : RKV_E_ARG;
+        refused += st && again == RKV_E_ARG;
+        CHECK(whole || again == RKV_E_ARG, "allocation %d: compressed once more", k);
+        rkv_session_free(f);
+    }
+    CHECK(k > 5 && refused > 0, "%d allocations, %d refused", k, refused);
     rkv_session_free(s);
 }
 
@@ -379,6 +436,8 @@ static void check_family(const tiny_options *t)
     check_rollback(m, &base, &want);
     check_short(m);
     check_refusals(m);
+    check_borrowed(m);
+    check_half_compressed(m);
     check_blas(t, &want);
     free(want.logits);
     rkv_model_free(m);

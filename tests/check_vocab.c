@@ -5,8 +5,10 @@
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
+#include "rkv.h"
 #include "tiny/tokens.h"
 #include "tiny/vocab.h"
 
@@ -401,8 +403,32 @@ static void check_failing(gguf_writer *w, const char *what)
     tiny_tok_close(&m);
 }
 
+/* Tensors of unknown types have shapes that no bytes bound: their elements are not added up. */
+static void check_unknown_tensors(void)
+{
+    gguf_writer w = gguf_writer_init();
+    const uint64_t dims[] = {UINT64_C(1) << 62};
+    char path[] = "/tmp/rkv-made-XXXXXX";
+    rkv_model *m = NULL;
+    rkv_error e = {0};
+    tiny_vocab(&w, "bpe", "llama", 600);
+    gguf_tensor(&w, "a", 999, 1, dims, 32);
+    gguf_tensor(&w, "b", 999, 1, dims, 32);
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0 && gguf_save(&w, path), "%s", path);
+    CHECK(!rkv_model_load_vocab(&m, path, &e), "%s", e.text);
+    if (m)
+        CHECK(rkv_model_get_info(m)->n_param == 0, "%lld parameters",
+              (long long)rkv_model_get_info(m)->n_param);
+    rkv_model_free(m);
+    close(fd);
+    unlink(path);
+    gguf_writer_free(&w);
+}
+
 int main(void)
 {
+    check_unknown_tensors();
     check_bpe();
     check_spm();
     check_implied();

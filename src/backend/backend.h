@@ -82,7 +82,8 @@ void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const
                     const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv,
                     const float *v_plain, float *scratch);
 
-/* Divides by the sums. Every row must have seen a slot. */
+/* Divides by the sums. Every row must have seen a slot; where scores are not finite (weights of a
+ * damaged file) the result is not either. */
 void rkv_attend_end(const rkv_backend *be, float *out, const float *l, int n_q, int d_head);
 
 /* One chunk of decode: slots [first, first + n) of kv, n <= RKV_ATTN_CHUNK, for n_q queries

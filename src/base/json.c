@@ -11,14 +11,16 @@
 
 #include "base/mem.h"
 
-enum { MAX_DEPTH = 64 };
+enum { MAX_DEPTH = 64, MAX_KEY = 1024 };
 
 /* cJSON lets duplicate keys, deep nesting and infinities pass; a profile with two values for one
- * key has no meaning. Keys are compared pairwise for small objects, which all of ours are. */
+ * key has no meaning. Keys are compared pairwise: a large object would take its square in time. */
 static rkv_status check_tree(const cJSON *node, int depth, const char *source, rkv_error *e)
 {
     if (depth > MAX_DEPTH)
         return rkv_fail(e, RKV_E_FORMAT, "%s: nested deeper than %d levels", source, MAX_DEPTH);
+    if (cJSON_IsObject(node) && cJSON_GetArraySize(node) > MAX_KEY)
+        return rkv_fail(e, RKV_E_FORMAT, "%s: an object of more than %d keys", source, MAX_KEY);
     for (const cJSON *c = node->child; c; c = c->next) {
         if (cJSON_IsNumber(c) && !isfinite(c->valuedouble))
             return rkv_fail(e, RKV_E_FORMAT, "%s: number out of range at key '%s'", source,
@@ -44,7 +46,7 @@ rkv_status rkv_json_parse(cJSON **out, const char *text, size_t n, const char *s
     while (end < text + n && (*end == ' ' || *end == '\t' || *end == '\n' || *end == '\r'))
         end++;
     rkv_status s = RKV_OK;
-    if (end < text + n && *end)
+    if (end < text + n)
         s = rkv_fail(e, RKV_E_FORMAT, "%s: trailing text after the JSON value at byte %zu", source,
                      (size_t)(end - text));
     if (!s)

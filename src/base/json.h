@@ -1,7 +1,7 @@
 /* Checked reading of JSON over cJSON, and writing of it as text.
  * Getters take the name of the source ("profile.json") for their messages: file, key, what was
- * found, what was expected. Duplicate keys, trailing bytes, depth over 64 and non-finite numbers
- * are refused. */
+ * found, what was expected. Duplicate keys, objects of over 1024 keys, trailing bytes, depth over
+ * 64 and non-finite numbers are refused. */
 #ifndef RKV_JSON_H
 #define RKV_JSON_H
 

@@ -128,6 +128,7 @@ rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *
     const int n_query = rkv_selector_find(p->selector)->n_query(p);
     const int n = n_query < s->seen.n_query ? n_query : s->seen.n_query;
     const size_t row = (size_t)c->n_head * (size_t)c->d_head;
+    s->compressed = 1;                          /* also when memory ends half-way */
     for (int l = 0; l < c->n_layer; l++) {
         if (rkv_session_skips(s, l))
             continue;
@@ -136,6 +137,5 @@ rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *
             ((size_t)l * (size_t)s->seen.n_query + (size_t)(s->seen.n_query - n)) * row;
         RKV_TRY(rkv_session_compress_layer(s, p, l, s->seen.q + first, n, rkv_session_room(s), e));
     }
-    s->compressed = 1;
     return RKV_OK;
 }

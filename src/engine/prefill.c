@@ -255,11 +255,16 @@ static rkv_status run(prefill *f, const int32_t *ids, size_t first, rkv_logits_f
 static void undo(const prefill *f)
 {
     rkv_session *s = f->s;
-    for (int l = 0; l < s->m->config.n_layer; l++)
-        if (f->first_prompt)
+    if (f->first_prompt)
+        s->cap = 0;
+    for (int l = 0; l < s->m->config.n_layer; l++) {
+        if (f->first_prompt) {
             rkv_kv_clear(s->kv, l);
-        else
+            s->budget[l] = 0;
+        } else {
             rkv_kv_truncate(s->kv, l, s->n_past);
+        }
+    }
 }
 
 static void commit(prefill *f)
@@ -285,6 +290,8 @@ rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_
                              rkv_logits_fn *fn, void *ctx, rkv_error *e)
 {
     RKV_TRY(rkv_session_check_ids(s, ids, n, e));
+    if (first > n)
+        return rkv_fail(e, RKV_E_ARG, "score: from row %zu of %zu on", first, n);
     prefill f = {.s = s, .n = (int)n, .first_prompt = s->n_past == 0};
     if (f.first_prompt && rkv_policy_active(&s->o.policy))
         f.policy = &s->o.policy;

@@ -121,5 +121,6 @@ void rkv_row_attention_run(void *ctx, rkv_step *step, int l)
     layer_job j = {a, step, l, (step->n_tok + per_tile - 1) / per_tile};
     rkv_team_run(step->n_tok > 8 ? step->team : NULL, append_head, &j, c->n_kv_head);
     observe(a, step);
+    /* Tiles differ in cost (a causal triangle): whoever is free takes the next. */
     rkv_team_run(step->team, tile_part, &j, c->n_kv_head * j.n_tile);
 }

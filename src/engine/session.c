@@ -69,6 +69,11 @@ static rkv_status create(rkv_session *s, rkv_error *e)
     RKV_TRY(rkv_team_create(&s->team, rkv_thread_count(s->o.n_thread), e));
     RKV_TRY(kv_type(&k, s->o.k_type, s->m, "K cache type", e));
     RKV_TRY(kv_type(&v, s->o.v_type, s->m, "V cache type", e));
+    /* The caller's strings may be gone when a fork or the first prompt looks at them. */
+    s->o.k_type = rkv_dtype_get(k)->name;
+    s->o.v_type = rkv_dtype_get(v)->name;
+    s->o.policy.selector = rkv_selector_find(s->o.policy.selector)->name;
+    s->o.policy.allocator = rkv_allocator_find(s->o.policy.allocator)->name;
     RKV_TRY(rkv_kv_create(&s->kv, c->n_layer, c->n_kv_head, c->d_head, k, v, e));
     s->budget = rkv_mem_calloc((size_t)c->n_layer, sizeof *s->budget);
     s->logits = rkv_mem_alloc((size_t)c->n_vocab * sizeof *s->logits);

@@ -180,8 +180,9 @@ double rkv_logits_kl(const float *p, const float *q, int n)
     const double lse_p = rkv_logits_lse(p, n), lse_q = rkv_logits_lse(q, n);
     double kl = 0.0;
     for (int i = 0; i < n; i++) {
-        const double log_p = (double)p[i] - lse_p;
-        kl += exp(log_p) * (log_p - ((double)q[i] - lse_q));
+        const double log_p = (double)p[i] - lse_p, weight = exp(log_p);
+        if (weight != 0.0)                      /* 0 log 0 is 0, but -inf as a factor is not */
+            kl += weight * (log_p - ((double)q[i] - lse_q));
     }
-    return kl > 0.0 ? kl : 0.0;                 /* rounding can leave a hair below */
+    return kl < 0.0 ? 0.0 : kl;                 /* rounding can leave a hair below */
 }

@@ -105,10 +105,11 @@ static void set_info(rkv_model *m)
     int64_t of_type[RKV_DT_COUNT] = {0};
     for (int t = 0; t < rkv_gguf_n_tensor(m->file); t++) {
         const rkv_tensor *x = rkv_gguf_tensor_at(m->file, t);
+        if (x->type == RKV_DT_COUNT)            /* its shape is not held against any bytes */
+            continue;
         const int64_t n = x->dim[0] * x->dim[1] * x->dim[2] * x->dim[3];
         i->n_param += n;
-        if (x->type < RKV_DT_COUNT)
-            of_type[x->type] += n;
+        of_type[x->type] += n;
     }
     int best = 0;
     for (int t = 1; t < RKV_DT_COUNT; t++)

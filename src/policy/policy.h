@@ -68,7 +68,7 @@ void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, d
 rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_unit, int n, double bytes_per_token,
                           rkv_error *e);
 
-/* Ranges of the numeric options; names of selector and allocator; a profile where one is needed. */
+/* Ranges of the numeric options; names of selector and allocator. */
 rkv_status rkv_policy_check(const rkv_policy *p, rkv_error *e);
 
 /* The policy may remove tokens at all. */

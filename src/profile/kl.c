@@ -105,6 +105,6 @@ void rkv_kl_end(const rkv_kl_stream *s, double *kl)
     for (int r = s->n_ref; r < s->n_row; r++) {
         const sums *p = &s->row[r % s->n_ref], *q = &s->row[r];
         const double v = q->cross / p->z + (q->top + log(q->z)) - (p->top + log(p->z));
-        kl[r - s->n_ref] = v > 0.0 ? v : 0.0;
+        kl[r - s->n_ref] = v < 0.0 ? 0.0 : v;   /* not a number stays what it is */
     }
 }

@@ -101,11 +101,14 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, d
         return RKV_OK;
     sqlite3_stmt *q = NULL;
     rkv_status s = RKV_OK;
-    if (sqlite3_prepare_v2(r->db, "SELECT state, n_fed, kl FROM example WHERE i = ?", -1, &q,
-                           NULL) ||
-        sqlite3_bind_int(q, 1, i)) {
+    int step = SQLITE_ERROR;
+    if (!sqlite3_prepare_v2(r->db, "SELECT state, n_fed, kl FROM example WHERE i = ?", -1, &q,
+                            NULL) &&
+        !sqlite3_bind_int(q, 1, i))
+        step = sqlite3_step(q);
+    if (step != SQLITE_ROW && step != SQLITE_DONE) {
         s = failed(r, "cannot read", e);
-    } else if (sqlite3_step(q) == SQLITE_ROW) {
+    } else if (step == SQLITE_ROW) {
         const int found = sqlite3_column_int(q, 0), bytes = sqlite3_column_bytes(q, 2);
         *n_fed = sqlite3_column_int(q, 1);
         if (found < RKV_EXAMPLE_USED || found > RKV_EXAMPLE_LONG ||

@@ -104,6 +104,18 @@ static rkv_status find_response(rkv_session *s, const rkv_example *x, int32_t *f
     return RKV_OK;
 }
 
+/* Overflow in the model would make a profile that nothing can read. */
+static rkv_status check_finite(const job *j, const double *kl, rkv_error *e)
+{
+    const int n_layer = j->profile->n_layer;
+    for (int i = 0; i < j->n_value; i++)
+        if (!j->m->layer[i % n_layer].sliding && !isfinite(kl[i]))
+            return rkv_fail(e, RKV_E_UNSUPPORTED,
+                            "example %d: KL of layer %d is %g: the model's logits are not finite",
+                            j->at, i % n_layer, kl[i]);
+    return RKV_OK;
+}
+
 /* Prefill, answer and sweep of one example; tells the log what each took. */
 static rkv_status run_parts(job *j, rkv_session *s, const rkv_example *x, int32_t *fed,
                             enum rkv_example_state *state, double *kl, int *n_fed, rkv_error *e)
@@ -118,6 +130,7 @@ static rkv_status run_parts(job *j, rkv_session *s, const rkv_example *x, int32_
         return RKV_OK;
     const rkv_sweep_options sweep = {j->at, j->o->n_seed, j->o->noise};
     RKV_TRY(rkv_sweep_run(kl, s, fed, *n_fed, &sweep, e));
+    RKV_TRY(check_finite(j, kl, e));
     const double prefill_s = 1e-9 * (double)(prefilled - start);
     const double sweep_s = 1e-9 * (double)(rkv_clock_ns() - answered);
     rkv_log(RKV_LOG_INFO,

@@ -42,7 +42,6 @@ typedef struct rkv_word {
     uint32_t at, n, id, n_id;
 } rkv_word;
 
-
 /* One call of rkv_tok_encode. */
 typedef struct rkv_tok_work {
     const char *text;                   /* the whole text */
