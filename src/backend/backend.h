@@ -1,6 +1,6 @@
 /* The CPU as a device: its kernel table, products of a weight matrix with few or many rows, and
- * attention of many query rows over one KV head. Scratch memory comes from the caller. A team (NULL:
- * the caller alone) shares out rows; no result depends on it. */
+ * attention of many query rows over one KV head. Scratch memory comes from the caller. A team
+ * (NULL: the caller alone) shares out rows; no result depends on it. */
 #ifndef RKV_BACKEND_H
 #define RKV_BACKEND_H
 

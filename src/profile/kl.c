@@ -27,7 +27,8 @@ rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_ma
         *s = (rkv_kl_stream){
             .n_ref = n_ref, .n_row = n_row, .n_col_max = n_col_max, .team = team};
         s->row = rkv_mem_alloc((size_t)n_row * sizeof *s->row);
-        s->weight = rkv_mem_alloc((size_t)rkv_team_size(team) * (size_t)n_col_max * sizeof *s->weight);
+        s->weight =
+            rkv_mem_alloc((size_t)rkv_team_size(team) * (size_t)n_col_max * sizeof *s->weight);
     }
     if (!s || !s->row || !s->weight) {
         rkv_kl_free(s);

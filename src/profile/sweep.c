@@ -245,7 +245,8 @@ static rkv_status alloc(walk *w, rkv_error *e)
     w->panels = rkv_mem_alloc(panels);
     w->scratch =
         rkv_mem_alloc(rkv_step_scratch(c, chunk_groups(w) * w->n_fed) * sizeof *w->scratch);
-    w->thread = rkv_mem_alloc((size_t)rkv_team_size(w->s->team) * w->thread_floats * sizeof *w->thread);
+    w->thread =
+        rkv_mem_alloc((size_t)rkv_team_size(w->s->team) * w->thread_floats * sizeof *w->thread);
     if (!w->x || !w->norm || !w->pos || !w->tables || !w->panels || !w->scratch || !w->thread)
         return rkv_fail(e, RKV_E_MEM, "sweep: out of memory for %d variants of %d tokens",
                         w->max_group, w->n_fed);

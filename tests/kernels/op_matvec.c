@@ -68,7 +68,8 @@ static const struct {
               {RKV_DT_q4_k, 16, 144}, {RKV_DT_q5_k, 16, 176}};
 
 /* o of every weight: what a row without codes unpacks to; 0 for formats without. */
-static void unpack_minima(float *o, const rkv_ops *ops, const unsigned char *w, const kernel_case *c)
+static void unpack_minima(float *o, const rkv_ops *ops, const unsigned char *w,
+                          const kernel_case *c)
 {
     static unsigned char copy[MAX_IN * 4];
     const size_t bytes = c->op[W].row_len * c->op[W].elem, block = c->op[W].elem;
