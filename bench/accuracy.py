@@ -189,9 +189,9 @@ def main():
             name, path = entry.split("=", 1)
             print(name, flush=True)
             out["models"][name] = run_model(Product(a.rkv, path, work), path, a)
-    with open(a.output, "w", encoding="utf-8") as f:
-        json.dump(out, f, indent=1)
-        f.write("\n")
+            with open(a.output, "w", encoding="utf-8") as f:
+                json.dump(out, f, indent=1)
+                f.write("\n")
 
 
 if __name__ == "__main__":

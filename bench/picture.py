@@ -6,7 +6,7 @@
 import argparse
 import json
 
-WIDTH, HEIGHT, LEFT, BASE, TOP = 860, 300, 64, 250, 56
+WIDTH, HEIGHT, LEFT, BASE, TOP = 860, 314, 64, 250, 56
 GREY, BLUE, LINE = "#c9ced6", "#2563a8", "#c2410c"
 
 
@@ -26,7 +26,7 @@ def draw(result):
            'font-family="sans-serif" role="img">',
            f'<title>Tokens kept per layer: {min(kept)} to {max(kept)}, uniform {uniform}, of {prompt}</title>',
            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-           text(LEFT, 24, f"Tokens that each layer keeps of {prompt}, at a budget of {result['budget']}", 15,
+           text(LEFT, 24, f"Tokens in each layer's cache after an answer: prompt of {prompt}, budget {result['budget']}", 15,
                 weight="bold"),
            text(LEFT, 43, f"full cache {full['kv_bytes'] / 2**20:.0f} MiB, with a budget "
                           f"{ripple['kv_bytes'] / 2**20:.0f} MiB; both policies keep the same total", 12)]
