@@ -114,8 +114,8 @@ RKV_API int rkv_token_is_end(const rkv_model *m, int32_t id);   /* ends an answe
 
 RKV_API void rkv_free(void *p);
 
-/* A copy of n bytes, 0-terminated, in which every byte that is not part of well-formed UTF-8 is
- * replaced by U+FFFD: fit for JSON. NULL: no memory. Freed with rkv_free. */
+/* A copy of n bytes, 0-terminated, in which NUL and every byte that is not part of well-formed
+ * UTF-8 is replaced by U+FFFD: fit for JSON. NULL: no memory. Freed with rkv_free. */
 RKV_API char *rkv_utf8_clean(const char *bytes, size_t n);
 
 /* Renders a chat template (Jinja text; NULL: the model's own, m may otherwise be NULL) with the

@@ -92,6 +92,7 @@ def check_options():
     refused("flag with a value", USAGE, ["'2'", "0 or 1"], "run", "--json=2")
     select = ["select", "-m", "m.gguf", "--ids", "ids", "--kv-policy"]
     refused("unknown policy", USAGE, ["nope", "snapkv"], *select, "nope")
+    refused("system message without a chat", USAGE, ["--chat"], "run", "-m", "m.gguf", "-p", "x", "-sys", "y")
     refused("unknown budget", USAGE, ["'lots'", "20%"], *select, "snapkv", "--kv-budget", "lots")
     refused("policy alone", USAGE, ["--kv-budget"], "run", "-m", "m.gguf", "-p", "x", "--kv-policy", "snapkv")
     refused("budget alone", USAGE, ["--kv-policy"], "run", "-m", "m.gguf", "-p", "x", "--kv-budget", "20%")
@@ -132,6 +133,10 @@ def check_environment():
 def check_models():
     bad = {"absent": "No such file", "empty": "0 bytes", "text": "GGUF", "cut5": "5 bytes", "cut_keys": "cut short",
            "cut_data": "cut short", "folder": "not a regular file", "pipe": "not a regular file"}
+    data = pathlib.Path("m.gguf").read_bytes()
+    name = (19).to_bytes(8, "little") + b"blk.1.ffn_up.weight"
+    pathlib.Path("strange").write_bytes(data.replace(name, name.replace(b"ffn_up.weight", b"ffn_xp.weight")))
+    refused("model strange", INPUT, ["blk.1.ffn_xp.weight"], "run", "-m", "strange", "-p", "x")
     for c in COMMANDS:
         if c == "budget":
             continue
@@ -157,9 +162,12 @@ def check_ids_inputs():
         refused(f"tokenize --decode {name}", INPUT, [what if name != "far" else "0 to 511"], "tokenize", "--decode",
                 "-m", "m.gguf", stdin=text)
     refused("stdin by its name", INPUT, ["stdin: "], "score", "-m", "m.gguf", "--ids", "-", stdin=b"[1,")
+    text = good_json("decode a NUL", "tokenize", "-m", "m.gguf", "--decode", "--json", stdin=b"[39,188,39,40]")["text"]
+    check(text.startswith("H\ufffd") and len(text) > 2, f"text behind a NUL: {text!r}")
     check(good("decode nothing", "tokenize", "-m", "m.gguf", "--decode", stdin=b"[]").out == b"", "[] is no text")
     check(good("encode nothing", "tokenize", "-m", "m.gguf").out == b"[]\n", "no text is []")
     score = ["score", "-m", "m.gguf", "--ids"]
+    refused("policy without a prefix", USAGE, ["--prefix"], *score, "ids", "--kv-policy", "snapkv", "--kv-budget", "50%")
     refused("prefix", USAGE, ["--prefix 6", "5 ids"], *score, "five", "--prefix", "6")
     refused("score -c", USAGE, ["5 tokens", "--ctx-size"], *score, "five", "-c", "3")
     refused("below the floor", USAGE, ["floor of 36"], *score, "ids", "--prefix", "100", "--kv-policy", "snapkv",

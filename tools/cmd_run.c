@@ -84,6 +84,8 @@ static int tokenize_prompt(answer *a, const opts *o)
 {
     if (o->ids && (o->file || o->prompt || o->chat))
         return usage("run: --ids takes the place of -f, -p and --chat");
+    if (o->system && !o->chat)
+        return usage("run: --system-prompt is part of a chat; add --chat");
     int bad = o->ids ? read_ids(&a->prompt, &a->n_prompt, o->ids) : 0;
     if (o->ids)
         return bad ? bad : check_ids(a->prompt, a->n_prompt, o->ids, a->m);

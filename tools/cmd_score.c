@@ -193,6 +193,8 @@ static int run(score *s, const rkv_policy *p)
     s->prefix = s->o->prefix ? (size_t)s->o->prefix : s->n;
     if (s->prefix > s->n)
         return usage("score: --prefix %zu is more than the %zu ids", s->prefix, s->n);
+    if (active && !s->o->prefix)
+        return usage("score: a policy needs --prefix N: the ids that make up its prompt");
     if (!so.n_ctx)
         so.n_ctx = (int)s->n;
     so.observe = active;

@@ -2,12 +2,14 @@
 #include "base/json.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 
@@ -61,9 +63,14 @@ rkv_status rkv_json_parse(cJSON **out, const char *text, size_t n, const char *s
 
 rkv_status rkv_json_read_file(char **text, size_t *n, const char *path, size_t max, rkv_error *e)
 {
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return rkv_fail(e, RKV_E_IO, "%s: %s", path, strerror(errno));
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "rb");
+    if (!f) {
+        rkv_fail(e, RKV_E_IO, "%s: %s", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return RKV_E_IO;
+    }
     rkv_status s = RKV_OK;
     struct stat st;
     char *buf = NULL;

@@ -168,9 +168,14 @@ rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_e
     char *tmp = rkv_mem_alloc(len);
     if (!tmp)
         return rkv_fail(e, RKV_E_MEM, "%s: out of memory", path);
-    snprintf(tmp, len, "%s.tmp.%ld", path, (long)getpid());
     rkv_status s = RKV_OK;
-    const int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = -1;
+    for (int i = 0; fd < 0 && i < 1000; i++) { /* another thread or container may have the name */
+        snprintf(tmp, len, "%s.tmp.%ld.%d", path, (long)getpid(), i);
+        fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
     if (fd < 0) {
         s = rkv_fail(e, RKV_E_IO, "%s: cannot create: %s", tmp, strerror(errno));
     } else {

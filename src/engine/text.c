@@ -25,7 +25,14 @@ char *rkv_utf8_clean(const char *bytes, size_t n)
 {
     rkv_text t = {0};
     rkv_text_add(&t, "", 0);
-    rkv_text_utf8(&t, bytes, n);
+    for (size_t i = 0; i < n;) {
+        const char *nul = memchr(bytes + i, 0, n - i);
+        const size_t len = nul ? (size_t)(nul - (bytes + i)) : n - i;
+        rkv_text_utf8(&t, bytes + i, len);
+        if (nul)
+            rkv_text_add(&t, "\xef\xbf\xbd", 3);
+        i += len + (nul != NULL);
+    }
     if (t.bad)
         rkv_text_free(&t);
     return t.data;

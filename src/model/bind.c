@@ -165,63 +165,100 @@ static rkv_status bind_vector(const rkv_model *m, float **out, const char *name,
     return RKV_OK;
 }
 
+/* Names within a layer, as bind_layer fills them. */
+static const char *const matrix_name[RKV_W_COUNT] = {
+    [RKV_W_Q] = "attn_q.weight",      [RKV_W_K] = "attn_k.weight",
+    [RKV_W_V] = "attn_v.weight",      [RKV_W_O] = "attn_output.weight",
+    [RKV_W_GATE] = "ffn_gate.weight", [RKV_W_UP] = "ffn_up.weight",
+    [RKV_W_DOWN] = "ffn_down.weight",
+};
+static const char *const vector_name[RKV_V_COUNT] = {
+    [RKV_V_ATTN_NORM] = "attn_norm.weight",
+    [RKV_V_FFN_NORM] = "ffn_norm.weight",
+    [RKV_V_ATTN_POST_NORM] = "post_attention_norm.weight",
+    [RKV_V_FFN_POST_NORM] = "post_ffw_norm.weight",
+    [RKV_V_Q_NORM] = "attn_q_norm.weight",
+    [RKV_V_K_NORM] = "attn_k_norm.weight",
+    [RKV_V_Q_BIAS] = "attn_q.bias",
+    [RKV_V_K_BIAS] = "attn_k.bias",
+    [RKV_V_V_BIAS] = "attn_v.bias",
+};
+
+/* Vectors that a family uses: those it requires, and biases where a file has them. */
+static int uses_vector(const rkv_model *m, int i)
+{
+    return (m->arch->vectors >> i & 1) || i == RKV_V_Q_BIAS || i == RKV_V_K_BIAS ||
+           i == RKV_V_V_BIAS;
+}
+
 static rkv_status bind_layer(rkv_model *m, int l, rkv_error *e)
 {
     const rkv_config *c = &m->config;
     const int q = c->n_head * c->d_head, kv = c->n_kv_head * c->d_head;
     const struct {
-        const char *name;
         int n_in, n_out;
     } matrix[RKV_W_COUNT] = {
-        [RKV_W_Q] = {"attn_q", c->d_model, q},
-        [RKV_W_K] = {"attn_k", c->d_model, kv},
-        [RKV_W_V] = {"attn_v", c->d_model, kv},
-        [RKV_W_O] = {"attn_output", q, c->d_model},
-        [RKV_W_GATE] = {"ffn_gate", c->d_model, c->d_ff},
-        [RKV_W_UP] = {"ffn_up", c->d_model, c->d_ff},
-        [RKV_W_DOWN] = {"ffn_down", c->d_ff, c->d_model},
+        [RKV_W_Q] = {c->d_model, q},        [RKV_W_K] = {c->d_model, kv},
+        [RKV_W_V] = {c->d_model, kv},       [RKV_W_O] = {q, c->d_model},
+        [RKV_W_GATE] = {c->d_model, c->d_ff}, [RKV_W_UP] = {c->d_model, c->d_ff},
+        [RKV_W_DOWN] = {c->d_ff, c->d_model},
     };
-    const struct {
-        const char *name;
-        int n;
-    } vector[RKV_V_COUNT] = {
-        [RKV_V_ATTN_NORM] = {"attn_norm.weight", c->d_model},
-        [RKV_V_FFN_NORM] = {"ffn_norm.weight", c->d_model},
-        [RKV_V_ATTN_POST_NORM] = {"post_attention_norm.weight", c->d_model},
-        [RKV_V_FFN_POST_NORM] = {"post_ffw_norm.weight", c->d_model},
-        [RKV_V_Q_NORM] = {"attn_q_norm.weight", c->d_head},
-        [RKV_V_K_NORM] = {"attn_k_norm.weight", c->d_head},
-        [RKV_V_Q_BIAS] = {"attn_q.bias", q},
-        [RKV_V_K_BIAS] = {"attn_k.bias", kv},
-        [RKV_V_V_BIAS] = {"attn_v.bias", kv},
+    const int vector[RKV_V_COUNT] = {
+        [RKV_V_ATTN_NORM] = c->d_model,
+        [RKV_V_FFN_NORM] = c->d_model,
+        [RKV_V_ATTN_POST_NORM] = c->d_model,
+        [RKV_V_FFN_POST_NORM] = c->d_model,
+        [RKV_V_Q_NORM] = c->d_head,
+        [RKV_V_K_NORM] = c->d_head,
+        [RKV_V_Q_BIAS] = q,
+        [RKV_V_K_BIAS] = kv,
+        [RKV_V_V_BIAS] = kv,
     };
     char name[64];
     for (int i = 0; i < RKV_W_COUNT; i++) {
-        snprintf(name, sizeof name, "blk.%d.%s.weight", l, matrix[i].name);
+        snprintf(name, sizeof name, "blk.%d.%s", l, matrix_name[i]);
         RKV_TRY(bind_matrix(m, &m->layer[l].w[i], name, matrix[i].n_in, matrix[i].n_out, e));
     }
     for (int i = 0; i < RKV_V_COUNT; i++) {
-        snprintf(name, sizeof name, "blk.%d.%s", l, vector[i].name);
-        RKV_TRY(bind_vector(m, &m->layer[l].v[i], name, vector[i].n,
-                            (int)(m->arch->vectors >> i & 1), e));
+        snprintf(name, sizeof name, "blk.%d.%s", l, vector_name[i]);
+        if (uses_vector(m, i))
+            RKV_TRY(bind_vector(m, &m->layer[l].v[i], name, vector[i],
+                                (int)(m->arch->vectors >> i & 1), e));
     }
     return RKV_OK;
 }
 
-/* Tensors that no family of ours has mean another model: better refused than run wrongly. */
+/* The tensor has a place in the family's arithmetic. */
+static int is_used(const rkv_model *m, const char *name)
+{
+    static const char *const whole[] = {"token_embd.weight", "output.weight", "output_norm.weight",
+                                        "rope_freqs.weight"};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (!strcmp(name, whole[i]))
+            return 1;
+    int l, at = 0;
+    if (sscanf(name, "blk.%d.%n", &l, &at) != 1 || !at || l < 0 || l >= m->config.n_layer)
+        return 0;
+    for (int i = 0; i < RKV_W_COUNT; i++)
+        if (!strcmp(name + at, matrix_name[i]))
+            return 1;
+    for (int i = 0; i < RKV_V_COUNT; i++)
+        if (!strcmp(name + at, vector_name[i]) && uses_vector(m, i))
+            return 1;
+    /* written by old converters; angles follow from the keys */
+    return !strcmp(name + at, "attn_rot_embd.weight");
+}
+
+/* A tensor without a place means another model: better refused than run wrongly. */
 static rkv_status refuse_strangers(const rkv_model *m, rkv_error *e)
 {
-    static const char *const strange[] = {"attn_output.bias",    "attn_qkv.weight",
-                                          "ffn_gate_inp.weight", "ffn_up.bias",
-                                          "ffn_down.bias",       "attn_sinks.weight"};
-    char name[64];
-    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
-        snprintf(name, sizeof name, "blk.0.%s", strange[i]);
-        if (rkv_gguf_tensor(m->file, name))
+    for (int i = 0; i < rkv_gguf_n_tensor(m->file); i++) {
+        const rkv_tensor *t = rkv_gguf_tensor_at(m->file, i);
+        if (!is_used(m, t->name))
             return rkv_fail(e, RKV_E_UNSUPPORTED,
                             "%s: tensor '%s' belongs to a variant of %s that this "
                             "version cannot run",
-                            rkv_gguf_path(m->file), name, m->arch->name);
+                            rkv_gguf_path(m->file), t->name, m->arch->name);
     }
     return RKV_OK;
 }

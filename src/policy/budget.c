@@ -156,6 +156,11 @@ rkv_status rkv_budget_layers(int *budget, int *cap_out, const rkv_policy *p, int
         return rkv_fail(e, RKV_E_ARG,
                         "budget: %d layers and %d tokens, expected at least 1 of each", n_layer,
                         n_token);
+    if (p->budget_kind == RKV_BUDGET_BYTES && rkv_policy_active(p) &&
+        !(bytes_per_token > 0.0 && bytes_per_token < INFINITY))
+        return rkv_fail(e, RKV_E_ARG,
+                        "budget: a token of %g bytes, expected more than 0 for a budget in bytes",
+                        bytes_per_token);
     int *index = rkv_mem_alloc((size_t)n_layer * sizeof *index);
     if (!index)
         return rkv_fail(e, RKV_E_MEM, "budget: out of memory for %d layers", n_layer);

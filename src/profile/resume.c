@@ -4,6 +4,7 @@
 #ifdef HAVE_SQLITE
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -119,6 +120,10 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, d
             *state = (enum rkv_example_state)found;
             if (found == RKV_EXAMPLE_USED)
                 memcpy(kl, sqlite3_column_blob(q, 2), (size_t)bytes);
+            for (int k = 0; found == RKV_EXAMPLE_USED && k < n && !s; k++)
+                if (*n_fed < 1 || !(kl[k] >= 0.0 && kl[k] < INFINITY))
+                    s = rkv_fail(e, RKV_E_FORMAT, "%s: example %d is damaged; remove the folder",
+                                 r->path, i);
         }
     }
     sqlite3_finalize(q);

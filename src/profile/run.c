@@ -13,7 +13,7 @@
 #include "profile/resume.h"
 #include "profile/sweep.h"
 
-enum { MIN_RESPONSE = 8 };
+enum { MIN_RESPONSE = 8, MAX_GREEDY_SLIDING = 256 };
 
 rkv_profile_options rkv_profile_options_default(void)
 {
@@ -201,11 +201,15 @@ static rkv_status run_all(job *j, rkv_error *e)
                             j->n_example);
     }
     if (!p->n_example)
-        return rkv_fail(e, RKV_E_ARG,
-                        "%s: none of %d examples is usable: %d have answers under %d tokens, %d "
-                        "prompts are longer than the context",
-                        j->data.path, j->n_example, p->n_skipped_short, MIN_RESPONSE,
-                        p->n_skipped_long);
+        return rkv_fail(
+            e, RKV_E_ARG,
+            "%s: none of %d examples is usable: %d have answers under %d tokens (%s), %d "
+            "prompts are longer than the context",
+            j->data.path, j->n_example, p->n_skipped_short, MIN_RESPONSE,
+            j->o->from_answers ? "the data's own"
+                               : "the model's own greedy ones; --response answers "
+                                 "takes the data's",
+            p->n_skipped_long);
     return RKV_OK;
 }
 
@@ -272,6 +276,16 @@ rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *js
     const rkv_profile_options def = rkv_profile_options_default();
     job j = {.m = m, .o = options ? options : &def};
     RKV_TRY(check(j.o, e));
+    if (!m->arch)
+        return rkv_fail(e, RKV_E_ARG, "profile: a model loaded for its tokenizer only");
+    /* A longer answer would push prompt tokens out of sliding layers before the sweep needs them.
+     */
+    if (rkv_model_get_info(m)->n_layer_sliding && !j.o->from_answers &&
+        j.o->n_response > MAX_GREEDY_SLIDING)
+        return rkv_fail(e, RKV_E_ARG,
+                        "profile: %d response tokens, at most %d of the model's own answer with "
+                        "sliding-window layers",
+                        j.o->n_response, MAX_GREEDY_SLIDING);
     RKV_TRY(rkv_data_load(&j.data, jsonl_path, e));
     rkv_status s = start(&j, e);
     if (!s)
