@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Writes the README's section of measured results from the files in bench/results.
+
+    bench/readme.py
+"""
+import json
+import pathlib
+import re
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def load(name):
+    path = HERE / "results" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def accuracy(r):
+    out = ["**Accuracy**: beside float32 arithmetic on the dequantised weights (NumPy, tests/ref), on essays; "
+           f"{r['cpu']}; `bench/accuracy.py`.", "",
+           "| model | positions | mean KL, nats | top-1 equal | largest logit difference of portable C, f32 cache | "
+           "greedy tokens wrong |", "|---|---|---|---|---|---|"]
+    for name, m in r["models"].items():
+        own = next(v for k, v in m["logits"].items() if k.endswith("f16 cache"))
+        ref = m["logits"]["ref, f32 cache"]
+        tokens, wrong = (sum(p[k] for p in m["greedy"]) for k in ("tokens", "wrong"))
+        out.append(f"| {name} | {own['positions']} | {own['mean_kl']:.1e} | {own['top1']:.4f} | "
+                   f"{ref['max_logit_difference']:.1e} | {wrong} of {tokens} |")
+    kept = [s for m in r["models"].values() for s in m["select"] if s["cache"] == "f32"]
+    out += ["", f"Kept sets of snapkv at 10, 20 and 30 % of 1,500 tokens, f32 cache: {sum(s['heads_equal'] for s in kept)} "
+            f"of {sum(s['heads'] for s in kept)} heads equal to the reference's, "
+            f"{sum(s['total_exact'] for s in kept)} of {len(kept)} totals exact."]
+    return out
+
+
+def quickstart(r):
+    out = [f"**Quickstart**: {r['prompt_tokens']} prompt tokens, budget {r['budget']}, SmolLM2-135M; {r['cpu']}; "
+           "`tools/quickstart`. Speeds are of one run on a shared machine; the two policies hold as many bytes.", "",
+           "| policy | KV MiB | decode tok/s | KL to the full cache |", "|---|---|---|---|"]
+    for name, p in r["policies"].items():
+        out.append(f"| {name} | {p['kv_bytes'] / 2**20:.1f} | {p['decode_tok_s']:.0f} | {p['mean_kl']:.4f} |")
+    return out + ["", f"First answer {r['first_answer_s']} s after the start on a fresh Debian 12, installs included."]
+
+
+def sweep(r):
+    out = [f"**Profile**: the sweep's cost per calibration example in prefills of the same prompt, {r['model']}; "
+           f"{r['cpu']}; `bench/sweep_cost.py`.", "", "| noise seeds | prefills | examples |", "|---|---|---|"]
+    for seeds, s in r["noise_seeds"].items():
+        out.append(f"| {seeds} | {s['median_prefills']:.2f} ({s['least']:.2f} to {s['most']:.2f}) | "
+                   f"{len(s['examples'])} |")
+    return out
+
+
+def compare(r):
+    out = [f"**Speed** beside llama.cpp ({r['llama.cpp']}), alternately in one run, {r['threads']} threads, medians of "
+           f"{r['rounds']} rounds; {r['cpu']}; `bench/compare.py`.", "",
+           "| model | test | rkv tok/s | llama.cpp tok/s | ratio |", "|---|---|---|---|---|"]
+    for name, rows in r["models"].items():
+        for t in rows:
+            q = t["ratio"]
+            out.append(f"| {name} | {t['test']} | {t['rkv']['median']:.1f} | {t['llama.cpp']['median']:.1f} | "
+                       f"{q['median']:.2f} ({q['min']:.2f} to {q['max']:.2f}) |")
+    return out
+
+
+def main():
+    parts = [f(r) for f, r in ((quickstart, load("quickstart")), (accuracy, load("accuracy")),
+                               (sweep, load("sweep_cost")), (compare, load("compare"))) if r]
+    text = "\n\n".join("\n".join(p) for p in parts)
+    readme = HERE.parent / "README.md"
+    old = readme.read_text(encoding="utf-8")
+    new = re.sub(r"(<!-- results -->\n).*(<!-- end of results -->)", lambda m: m[1] + text + "\n" + m[2], old,
+                 flags=re.S)
+    readme.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
