@@ -14,15 +14,7 @@ static int render(const opts *o, const rkv_model *m, const char *template_text, 
         fail(&e);
         return e.status == RKV_E_MEM ? EXIT_MEMORY : EXIT_INPUT;    /* all inputs are files here */
     }
-    int code = 0;
-    if (o->json) {
-        cJSON *root = cJSON_CreateObject();
-        json_text(root, "text", text, n);
-        code = json_print(root);
-    } else {
-        fwrite(text, 1, n, stdout);
-        code = finish_stdout();
-    }
+    const int code = print_text(o, text, n);
     rkv_free(text);
     return code;
 }

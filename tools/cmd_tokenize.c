@@ -43,15 +43,7 @@ static int decode(const opts *o, const rkv_model *m)
         fail(&e);
         return EXIT_INPUT;                      /* ids are the input here, not an option */
     }
-    int code = 0;
-    if (o->json) {
-        cJSON *root = cJSON_CreateObject();
-        json_text(root, "text", text, n);
-        code = json_print(root);
-    } else {
-        fwrite(text, 1, n, stdout);
-        code = finish_stdout();
-    }
+    const int code = print_text(o, text, n);
     rkv_free(text);
     return code;
 }

@@ -353,3 +353,14 @@ uint64_t peak_rss_bytes(void)
     getrusage(RUSAGE_SELF, &u);
     return (uint64_t)u.ru_maxrss << 10;
 }
+
+int print_text(const opts *o, const char *text, size_t n)
+{
+    if (!o->json) {
+        fwrite(text, 1, n, stdout);
+        return finish_stdout();
+    }
+    cJSON *root = cJSON_CreateObject();
+    json_text(root, "text", text, n);
+    return json_print(root);
+}

@@ -56,6 +56,8 @@ void json_text(cJSON *object, const char *key, const char *bytes, size_t n);
 /* The object as text, freed with free; frees the object. NULL: no memory, or some was missing
  * before. */
 char *json_string(cJSON *object);
+/* Prints a text on stdout, with --json as {"text"}. 0 or an exit code, as json_print. */
+int print_text(const opts *o, const char *text, size_t n);
 /* Prints the object on stdout and frees it. 0, or an exit code when stdout fails or memory runs
  * out. */
 int json_print(cJSON *object);

@@ -15,7 +15,7 @@ enum {
     TOP = 32767   /* largest code of x */
 };
 
-/* x = scale code within every 32, and its sums; 256 numbers more than n_in are readable. */
+/* x = scale code within every 32, and the sums of those; scale and sum are 0 up to a whole step. */
 typedef struct x16 {
     int16_t code[COLS];
     float scale[COLS / 32 + 8], sum[COLS / 32 + 8];

@@ -22,23 +22,13 @@ static int chunks(int n_slot)
     return (n_slot + CHUNK - 1) / CHUNK;
 }
 
-/* First slot that position p sees. */
-static int first_visible(const rkv_session *s, int l, const rkv_kv_view *kv, int32_t p)
-{
-    int t = 0;
-    if (s->m->layer[l].sliding)
-        while (t < kv->n_slot && p - kv->pos[t] >= s->m->config.sliding_window)
-            t++;
-    return t;
-}
-
 static void run_item(const decode *d, int l, int h, int chunk, int32_t p, int thread)
 {
     const rkv_session *s = d->s;
     const rkv_config *c = &s->m->config;
     const int n_group = c->n_head / c->n_kv_head;
     const rkv_kv_view kv = rkv_kv_view_of(s->kv, l, h);
-    const int first = first_visible(s, l, &kv, p) + chunk * CHUNK;
+    const int first = rkv_session_first_visible(s, l, &kv, p) + chunk * CHUNK;
     const int n = kv.n_slot - first < CHUNK ? kv.n_slot - first : CHUNK;
     const ptrdiff_t row = ((ptrdiff_t)d->first_item[h] + chunk) * n_group;
     rkv_attend_chunk(&s->m->backend, d->o + row * c->d_head, d->m + row, d->l + row,
@@ -85,7 +75,8 @@ static void attend(void *ctx, rkv_step *step, int l)
         rkv_kv_append(s->kv, step->be, l, h, step->k + (ptrdiff_t)h * c->d_head, 0,
                       step->v + (ptrdiff_t)h * c->d_head, 0, 1, p);
         const rkv_kv_view kv = rkv_kv_view_of(s->kv, l, h);
-        d->first_item[h + 1] = d->first_item[h] + chunks(kv.n_slot - first_visible(s, l, &kv, p));
+        const int n_slot = kv.n_slot - rkv_session_first_visible(s, l, &kv, p);
+        d->first_item[h + 1] = d->first_item[h] + chunks(n_slot);
     }
     memcpy(d->q, step->q, (size_t)c->n_head * (size_t)c->d_head * sizeof *d->q);
     step->be->ops.scale[RKV_DT_f32](d->q, c->attn_scale, c->n_head * c->d_head);

@@ -27,16 +27,6 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-static size_t most_panel_bytes(const rkv_model *m)
-{
-    size_t most = 0;
-    for (int l = 0; l < m->config.n_layer; l++) {
-        const size_t n = rkv_model_panels_bytes(m, l);
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 static rkv_status alloc(prefill *f, rkv_error *e)
 {
     const rkv_session *s = f->s;
@@ -46,7 +36,7 @@ static rkv_status alloc(prefill *f, rkv_error *e)
     f->x = rkv_mem_alloc(rkv_mem_product(n, (size_t)c->d_model * sizeof *f->x));
     f->pos = rkv_mem_alloc(n * sizeof *f->pos);
     f->tables = rkv_mem_alloc(rkv_mem_product(table, 2 * (size_t)s->m->n_rope * sizeof *f->tables));
-    f->panels = rkv_mem_alloc(most_panel_bytes(s->m));
+    f->panels = rkv_mem_alloc(rkv_model_panels_bytes(s->m));
     f->scratch = rkv_mem_alloc(rkv_step_scratch(c, (int)chunk) * sizeof *f->scratch);
     f->n_old = rkv_mem_alloc((size_t)c->n_kv_head * sizeof *f->n_old);
     f->attention.scratch =
@@ -133,7 +123,6 @@ static rkv_status report(const prefill *f, int l, int done, rkv_error *e)
 /* A sliding layer keeps what the next token can see; its room is refilled by dropping old slots. */
 static rkv_status trim_sliding(prefill *f, int l, rkv_error *e)
 {
-    enum { SLACK = 256 };
     rkv_session *s = f->s;
     const int stay = s->m->config.sliding_window - 1, n = rkv_kv_at(s->kv, l, 0)->n_slot;
     if (n <= stay)
@@ -149,8 +138,8 @@ static rkv_status trim_sliding(prefill *f, int l, rkv_error *e)
         keep[i] = n - stay + i;
     rkv_status status = RKV_OK;
     for (int h = 0; !status && h < s->m->config.n_kv_head; h++)
-        status =
-            rkv_kv_compact(s->kv, l, h, keep, stay, stay + least(SLACK, rkv_session_room(s)), e);
+        status = rkv_kv_compact(s->kv, l, h, keep, stay,
+                                stay + least(RKV_SLIDING_ROOM, rkv_session_room(s)), e);
     rkv_mem_free(keep);
     return status;
 }

@@ -57,20 +57,6 @@ static void observe(const rkv_row_attention *a, const rkv_step *step)
     }
 }
 
-/* First slot at a position above p; pos ascends. */
-static int first_above(const int32_t *pos, int n, int32_t p)
-{
-    int a = 0, b = n;
-    while (a < b) {
-        const int mid = a + (b - a) / 2;
-        if (pos[mid] > p)
-            b = mid;
-        else
-            a = mid + 1;
-    }
-    return a;
-}
-
 /* Rows of the step whose positions make up tile t, for one KV head. */
 static void attend_tile(const rkv_row_attention *a, const rkv_step *step, int l, int h, int t,
                         float *scratch)
@@ -87,8 +73,7 @@ static void attend_tile(const rkv_row_attention *a, const rkv_step *step, int l,
     const rkv_kv_view kv = rkv_kv_view_of(a->s->kv, l, h);
     for (int i = 0; i < n_pos; i++) {
         const int32_t p = step->pos[first + i];
-        const int from = a->s->m->layer[l].sliding
-                             ? first_above(kv.pos, kv.n_slot, p - c->sliding_window) : 0;
+        const int from = rkv_session_first_visible(a->s, l, &kv, p);
         for (int g = 0; g < n_group; g++) {
             lo[i * n_group + g] = from;
             hi[i * n_group + g] = a->n_old[h] + (p - a->pos0) + 1;

@@ -165,6 +165,22 @@ rkv_status rkv_session_fork(rkv_session **out, const rkv_session *from, rkv_erro
     return RKV_OK;
 }
 
+int rkv_session_first_visible(const rkv_session *s, int l, const rkv_kv_view *kv, int32_t p)
+{
+    if (!s->m->layer[l].sliding)
+        return 0;
+    const int32_t gone = p - s->m->config.sliding_window; /* the last position out of sight */
+    int a = 0, b = kv->n_slot;
+    while (a < b) {
+        const int mid = a + (b - a) / 2;
+        if (kv->pos[mid] > gone)
+            b = mid;
+        else
+            a = mid + 1;
+    }
+    return a;
+}
+
 rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_t n, rkv_error *e)
 {
     if (n < 1)

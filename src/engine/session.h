@@ -43,6 +43,13 @@ static inline int rkv_session_skips(const rkv_session *s, int l)
     return s->m->layer[l].sliding;
 }
 
+/* First slot of a head that position p sees: 0 but in sliding layers; n_slot when it sees none. */
+int rkv_session_first_visible(const rkv_session *s, int l, const rkv_kv_view *kv, int32_t p);
+
+/* Slots that stay free behind the first prompt in a sliding layer: so many tokens follow before the
+ * prompt's oldest are dropped. */
+enum { RKV_SLIDING_ROOM = 256 };
+
 /* Checks ids and length before anything is touched. */
 rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
 

@@ -181,12 +181,16 @@ void rkv_block_ffn(const rkv_model *m, rkv_step *s, int l, enum rkv_act act)
     residual(m, s, s->h);
 }
 
-size_t rkv_model_panels_bytes(const rkv_model *m, int l)
+size_t rkv_model_panels_bytes(const rkv_model *m)
 {
-    size_t n = 0;
-    for (int i = 0; i < RKV_W_COUNT; i++)
-        n += (rkv_panels_bytes(&m->layer[l].w[i]) + 63) / 64 * 64;
-    return n;
+    size_t most = 0;
+    for (int l = 0; l < m->config.n_layer; l++) {
+        size_t n = 0;
+        for (int i = 0; i < RKV_W_COUNT; i++)
+            n += (rkv_panels_bytes(&m->layer[l].w[i]) + 63) / 64 * 64;
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], float *data,

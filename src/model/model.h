@@ -151,8 +151,8 @@ rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *
 void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits,
                         rkv_team *team);
 
-/* Bytes of f32 panels of one layer's matrices, and packing them (data 64-byte aligned). */
-size_t rkv_model_panels_bytes(const rkv_model *m, int l);
+/* Bytes of f32 panels of the largest layer's matrices; packing a layer's (data 64-byte aligned). */
+size_t rkv_model_panels_bytes(const rkv_model *m);
 void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], float *data,
                       rkv_team *team);
 

@@ -13,7 +13,7 @@
 #include "profile/resume.h"
 #include "profile/sweep.h"
 
-enum { MIN_RESPONSE = 8, MAX_GREEDY_SLIDING = 256 };
+enum { MIN_RESPONSE = 8 };
 
 rkv_profile_options rkv_profile_options_default(void)
 {
@@ -281,11 +281,11 @@ rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *js
     /* A longer answer would push prompt tokens out of sliding layers before the sweep needs them.
      */
     if (rkv_model_get_info(m)->n_layer_sliding && !j.o->from_answers &&
-        j.o->n_response > MAX_GREEDY_SLIDING)
+        j.o->n_response > RKV_SLIDING_ROOM)
         return rkv_fail(e, RKV_E_ARG,
                         "profile: %d response tokens, at most %d of the model's own answer with "
                         "sliding-window layers",
-                        j.o->n_response, MAX_GREEDY_SLIDING);
+                        j.o->n_response, RKV_SLIDING_ROOM);
     RKV_TRY(rkv_data_load(&j.data, jsonl_path, e));
     rkv_status s = start(&j, e);
     if (!s)

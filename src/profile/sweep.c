@@ -129,12 +129,8 @@ static void gather(const walk *w, const item *t, const rkv_kv_view *kv, int l, i
     const rkv_config *c = &w->m->config;
     const int n_group = c->n_head / c->n_kv_head;
     const size_t row = (size_t)n_group * (size_t)c->d_head;
-    int from = 0;
     for (int i = 0; i < w->n_fed; i++) {
-        const int32_t p = w->n_prompt + i;
-        while (w->m->layer[l].sliding && from < kv->n_slot &&
-               p - kv->pos[from] >= c->sliding_window)
-            from++;
+        const int from = rkv_session_first_visible(w->s, l, kv, w->n_prompt + i);
         for (int g = 0; g < n_group; g++)
             t->lo[i * n_group + g] = from;
         memcpy(t->q + (size_t)i * row,
@@ -232,17 +228,12 @@ static rkv_status alloc(walk *w, rkv_error *e)
     const rkv_config *c = &w->m->config;
     const size_t rows = (size_t)w->max_group * (size_t)w->n_fed, d_model = (size_t)c->d_model;
     const size_t table = (size_t)w->n_fed * (size_t)w->m->rope[0].n_pair;
-    size_t panels = 0;
-    for (int l = 0; l < c->n_layer; l++) {
-        const size_t n = rkv_model_panels_bytes(w->m, l);
-        panels = n > panels ? n : panels;
-    }
     w->thread_floats = item_floats(c, w->n_fed);
     w->x = rkv_mem_alloc(rkv_mem_product(rows, d_model * sizeof *w->x));
     w->norm = rkv_mem_alloc(rkv_mem_product(rows, d_model * sizeof *w->norm));
     w->pos = rkv_mem_alloc(rows * sizeof *w->pos);
     w->tables = rkv_mem_alloc(2 * (size_t)w->m->n_rope * table * sizeof *w->tables);
-    w->panels = rkv_mem_alloc(panels);
+    w->panels = rkv_mem_alloc(rkv_model_panels_bytes(w->m));
     w->scratch =
         rkv_mem_alloc(rkv_step_scratch(c, chunk_groups(w) * w->n_fed) * sizeof *w->scratch);
     w->thread =
