@@ -46,7 +46,8 @@ static const struct {
      "The arithmetic alone: tokens per KV head of each layer for a prompt of N tokens."},
     {"inspect", CMD_INSPECT, cmd_inspect, "model, machine and kernels",
      "usage: rkv inspect [MODEL]\n"
-     "What the file holds, what the CPU can do, which kernels were chosen."},
+     "What the file holds, what the CPU can do, which GPUs there are (or why none), which kernels "
+     "were\nchosen."},
     {"template", CMD_TEMPLATE, cmd_template, "render a chat template",
      "usage: rkv template [-m MODEL] [--chat-template NAME|FILE] < MESSAGES.json\n"
      "An object {messages, add_generation_prompt, bos_token, eos_token} on stdin to the prompt's\n"
