@@ -40,7 +40,7 @@ static rkv_status count_devices(int *n, rkv_error *e)
                     "CUDA: the driver shows no device (CUDA_VISIBLE_DEVICES can hide them)");
     if (error == RKV_CUDA_INSUFFICIENT_DRIVER)
         return fail(e, RKV_E_UNSUPPORTED,
-                    "CUDA: the driver serves CUDA %d.%d, this plug-in needs %d.%d: update the driver",
+                    "CUDA: the driver serves CUDA %d.%d, this plug-in needs %d.%d; update it",
                     driver / 1000, driver % 1000 / 10, cuda->version / 1000,
                     cuda->version % 1000 / 10);
     return fail(e, RKV_E_UNSUPPORTED, "CUDA: cannot count devices: %.200s",

@@ -64,6 +64,7 @@ static const char *error_text(int error)
 }
 
 const rkv_cuda_runtime rkv_cuda_calls = {
-    CUDART_VERSION, driver_version, device_count, device_properties, set_device, mem_info,
-    alloc,          release,        to_host,      rkv_cuda_noise_normal, error_text,
+    CUDART_VERSION, driver_version, device_count,          device_properties,
+    set_device,     mem_info,       alloc,                 release,
+    to_host,        rkv_cuda_noise_normal, error_text,
 };

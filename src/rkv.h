@@ -328,11 +328,11 @@ typedef struct rkv_device_info {
     char trouble[192];      /* one line: why it cannot be used; "" when it can */
 } rkv_device_info;
 
-/* The accelerators beside the CPU: *n of them in *out, allocated, freed by the caller with rkv_free.
- * RKV_E_UNSUPPORTED: there is none, *n = 0 and *out = NULL, and e says why (no plug-in, no driver,
- * no device); everything runs on the CPU then. RKV_E_MEM. Asking starts each device, which takes a
- * part of a second, and a CUDA program's current device changes. The environment variable
- * RKV_CUDA_PLUGIN names another plug-in than the installed one. */
+/* The accelerators beside the CPU: *n of them in *out, allocated, freed by the caller with
+ * rkv_free. RKV_E_UNSUPPORTED: there is none, *n = 0 and *out = NULL, and e says why (no plug-in,
+ * no driver, no device); everything runs on the CPU then. RKV_E_MEM. Asking starts each device,
+ * which takes a part of a second, and changes the thread's current CUDA device. The environment
+ * variable RKV_CUDA_PLUGIN names another plug-in than the installed one. */
 RKV_API rkv_status rkv_device_list(rkv_device_info **out, int *n, rkv_error *e);
 
 /* Name of the kernel that serves op for an element type ("rkv_gemm_f32_avx2"); NULL: none.

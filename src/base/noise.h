@@ -45,10 +45,13 @@ RKV_HOST_DEVICE static inline double rkv_noise_deviate(uint64_t key, uint64_t i)
     return radius * cos(two_pi * rkv_noise_uniform(key, 2 * i + 1));
 }
 
-/* out[i] = deviate first + i of the stream, i < n. */
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
+/* out[i] = deviate first + i of the stream, i < n. */
 void rkv_noise_normal(double *out, uint64_t key, uint64_t first, int n);
+#ifdef __cplusplus
+}
+#endif
 
 #endif

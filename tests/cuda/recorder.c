@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULTS {.driver = 13000, .n_device = 2, .cc_major = 9, .room = (size_t)1 << 30, .device = -1}
+#define DEFAULTS \
+    {.driver = 13000, .n_device = 2, .cc_major = 9, .room = (size_t)1 << 30, .device = -1}
 enum { INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_DEVICE = 101, GUARD = 64 };
 
 recorder_state recorder = DEFAULTS;

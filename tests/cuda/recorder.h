@@ -14,7 +14,7 @@ typedef struct recorder_state {
     int n_device, cc_major;     /* compute capability cc_major.0 */
     int fail_at, fail_with;     /* call number (1 = first) that fails, and its error; 0: none */
     size_t room;                /* bytes that can be allocated at once */
-    int (*noise_normal)(double *out, uint64_t key, uint64_t first, int n);      /* NULL: no kernel */
+    int (*noise_normal)(double *out, uint64_t key, uint64_t first, int n);  /* may be NULL */
     /* what it saw */
     int n_call, n_alloc, n_launch, n_misuse;
     int device;                 /* current one, -1: none was set */
