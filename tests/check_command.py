@@ -300,7 +300,7 @@ def check_devices():
         text = good(name, "inspect", env=env).out.decode()
         why = got.get("no_device")
         check((why is None) == bool(got.get("devices")), f"{name}: devices, or why there are none: {got}")
-        check(why is None or f"no_device                {why}\n" in text, f"{name}: text and JSON agree: {text}")
+        check(why is None or f"  {'no_device':22} {why}\n" in text, f"{name}: text and JSON agree: {text}")
         return got.get("devices"), why or "", text
 
     for plugin, part in (("none.so", "none.so"), ("./text", "./text"), ("libc.so.6", "is no plug-in")):
@@ -316,7 +316,7 @@ def check_devices():
     devices, _, text = machine("two devices", module)
     check([(d["name"][:9], d["memory_bytes"], d["free_bytes"], d["compute_capability"], "trouble" in d) for d in devices]
           == [(f"Recorder{i}", 80 << 30, (40 << 30) + i, "9.0", False) for i in (0, 1)], f"two devices: {devices}")
-    check("  devices[1]\n    name                 Recorder1" in text, f"two devices: {text}")
+    check(f"  devices[1]\n    {'name':20} Recorder1" in text, f"two devices: {text}")
     devices, _, text = machine("a device in trouble", module, "13000 2 9 4 46")
     check("error 46" in devices[0]["trouble"] and "trouble" not in devices[1], f"a device in trouble: {devices}")
 
