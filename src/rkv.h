@@ -74,6 +74,7 @@ typedef struct rkv_model_info {
     int sliding_window;                 /* tokens such a layer sees, itself included; 0: none */
     int64_t n_param;                    /* of tensors whose type this version knows */
     uint64_t file_bytes;                /* all shards */
+    uint64_t step_bytes;                /* of the weight matrices that one decoded token reads */
 } rkv_model_info;
 
 /* Loads a GGUF model (first shard of a split one) and its tokenizer. Weights stay in the file's
