@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -181,6 +182,48 @@ static void check_text(void)
     CHECK(!strcmp(e.text, "two?lines?"), "%s", e.text);
 }
 
+enum { N_WRITER = 4, N_WRITE = 50 };
+
+static void *write_often(void *arg)
+{
+    const char *path = arg;
+    char text[100];
+    rkv_error e = {0};
+    uintptr_t failed = 0;
+    memset(text, 'x', sizeof text);
+    for (int i = 0; i < N_WRITE; i++)
+        failed += rkv_file_replace(path, text, sizeof text, &e) != RKV_OK;
+    return (void *)failed;
+}
+
+/* Writers of one file do not take each other's temporary names, whatever process left one there. */
+static void check_writers(void)
+{
+    char folder[] = "/tmp/rkv-writers-XXXXXX", path[64], left[96];
+    CHECK(mkdtemp(folder) != NULL, "%s", folder);
+    snprintf(path, sizeof path, "%s/out", folder);
+    snprintf(left, sizeof left, "%s.tmp.%ld.0", path, (long)getpid());
+    fclose(fopen(left, "w"));
+    pthread_t writer[N_WRITER];
+    uintptr_t failed = 0;
+    for (int i = 0; i < N_WRITER; i++)
+        pthread_create(&writer[i], NULL, write_often, path);
+    for (int i = 0; i < N_WRITER; i++) {
+        void *n;
+        pthread_join(writer[i], &n);
+        failed += (uintptr_t)n;
+    }
+    char *back = NULL;
+    size_t n = 0;
+    rkv_error e = {0};
+    CHECK(failed == 0, "%d of %d writes failed", (int)failed, N_WRITER * N_WRITE);
+    CHECK(!rkv_json_read_file(&back, &n, path, 1000, &e) && n == 100, "%zu bytes: %s", n, e.text);
+    rkv_mem_free(back);
+    unlink(path);
+    CHECK(!unlink(left), "the file of another process stays");
+    CHECK(!rmdir(folder), "no temporary file stays");
+}
+
 int main(void)
 {
     check_noise();
@@ -188,5 +231,6 @@ int main(void)
     check_mem();
     check_json();
     check_text();
+    check_writers();
     return check_end("base");
 }

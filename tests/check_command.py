@@ -178,13 +178,17 @@ def check_ids_inputs():
 
 def check_profile_inputs():
     args = ["profile", "-m", "m.gguf", "--response", "8", "-o", "out.json", "--data"]
-    for name, what in {"absent": "No such file", "folder": "not a regular file", "empty": "no example",
-                       "bad3": "line 3", "text": "line 1", "nokey": "line 1", "far_id": "line 1",
+    for name, what in {"absent": "No such file", "folder": "not a regular file", "pipe": "not a regular file",
+                       "empty": "no example", "bad3": "line 3", "text": "line 1", "nokey": "line 1", "far_id": "line 1",
                        "five": "line 1"}.items():
         refused(f"profile --data {name}", INPUT, [name + ":", what], *args, name)
     refused("answers that are not there", INPUT, ["line 1", "answers"], *args, "data", "--response", "answers")
     for value in ("7", "4097", "x", "8x"):
         refused(f"--response {value}", USAGE, [f"'{value}'", "8 to 4096"], *args, "data", "--response", value)
+    make_model("sliding.gguf", family="gemma3", layers=4, window=50, pattern=2)
+    sliding = ["profile", "-m", "sliding.gguf", "-o", "out.json", "--data", "data", "--response"]
+    refused("a greedy answer longer than sliding layers hold", USAGE, ["257 response tokens", "at most 256"],
+            *sliding, "257")
     refused("all prompts too long", USAGE, ["longer than the context"], *args, "data", "-c", "10")
     for path, what in {"absent/x": "No such file", "folder": "Is a directory", "text/x": "Not a directory"}.items():
         refused(f"profile -o {path}", FAILED, [path + ":", what], *args, "data", "-o", path)
@@ -200,7 +204,8 @@ def check_profile_inputs():
     whole = pathlib.Path("profile.json").read_text()
     pathlib.Path("future.json").write_text(whole.replace('"version": 1', '"version": 99'))
     pathlib.Path("short.json").write_text(whole[:-20])
-    for name, what in {"absent": "No such file", "folder": "not a regular file", "empty": "not JSON",
+    for name, what in {"absent": "No such file", "folder": "not a regular file", "pipe": "not a regular file",
+                       "empty": "not JSON",
                        "text": "not JSON", "object": "'format'", "future.json": "99",
                        "short.json": "not JSON"}.items():
         for args in (["select", "-m", "m.gguf", "--ids", "ids"], ["budget", "-c", "1000"]):
@@ -478,10 +483,34 @@ def check_resume():
         good("resumed", *args)
         check(pathlib.Path(out).read_bytes() == whole, f"{sig.name}: the same profile")
         check(kept.items() <= finished(folder).items(), f"{sig.name}: finished examples stay as they are")
+    check_damaged_resume()
     refused("the folder of another run", INPUT, ["parts.SIGKILL", "another folder"], *profile, "--noise", "0.4",
             "--resume", "parts.SIGKILL", "-o", "x.json")
     refused("a file as the folder", INPUT, ["text"], *profile, "--resume", "text", "-o", "x.json")
     interrupt_unsaved(profile)
+
+
+def check_damaged_resume():
+    """Rows and files that no run could have written; and those of sliding layers, which are no numbers."""
+    make_model("sliding.gguf", family="gemma3", layers=4, window=50, pattern=2)
+    args = ["profile", "-m", "sliding.gguf", "--data", "data", "--response", "8", "--resume", "rows", "-o"]
+    good("rows", *args, "first.json")
+    check(good("rows again", *args, "again.json").rc == 0 and
+          pathlib.Path("again.json").read_bytes() == pathlib.Path("first.json").read_bytes(), "the same profile")
+    whole = finished("rows")[1]
+    for what, column, value in [(x, "kl", whole[:8] + struct.pack("<d", x) + whole[16:])
+                                for x in (float("nan"), -1.0, float("inf"))] + [
+            ("short", "kl", whole[:-1]), ("none", "kl", None), ("no tokens", "n_fed", 0), ("state 7", "state", 7)]:
+        with contextlib.closing(sqlite3.connect("rows/profile.sqlite")) as db, db:
+            db.execute(f"UPDATE example SET {column} = ? WHERE i = 1", (value,))
+        refused(f"a row with {what}", INPUT, ["rows/profile.sqlite: example 1 is damaged"], *args, "x.json")
+        with contextlib.closing(sqlite3.connect("rows/profile.sqlite")) as db, db:
+            db.execute("UPDATE example SET kl = ?, n_fed = 8, state = 1 WHERE i = 1", (whole,))
+    for name in ("first.json", "again.json"):
+        pathlib.Path(name).unlink()
+    pathlib.Path("noise").mkdir()
+    pathlib.Path("noise/profile.sqlite").write_bytes(b"no database" * 1000)
+    refused("no database", INPUT, ["noise/profile.sqlite: ", "not a database"], *args[:-2], "noise", "-o", "x.json")
 
 
 def interrupt_unsaved(profile):

@@ -197,10 +197,15 @@ static void check_caps(void)
         CHECK(cases[i].cap || strstr(e.text, "floor of 36"), "%s", e.text);
     }
     rkv_policy p = rkv_policy_default();
+    int b[1];
     rkv_policy_set_name(&p, "snapkv", &e);
+    rkv_policy_set_budget(&p, "256k", &e);
+    const double bytes[] = {0.0, -1.0, NAN, INFINITY};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        CHECK(rkv_budget_layers(b, NULL, &p, 1, NULL, 1000, bytes[i], &e) == RKV_E_ARG &&
+                  strstr(e.text, "a token of"), "%g bytes: %s", bytes[i], e.text);
     rkv_policy_set_budget(&p, "10%", &e);
     p.pool_kernel = 4;
-    int b[1];
     CHECK(rkv_budget_layers(b, NULL, &p, 1, NULL, 1000, 0, &e) == RKV_E_ARG &&
               strstr(e.text, "odd"),
           "%s", e.text);

@@ -178,6 +178,19 @@ static rkv_status run_example(job *j, enum rkv_example_state *state, double *kl,
     return s;
 }
 
+/* What a folder of --resume holds of the example at work; its numbers are checked like an input's.
+ */
+static rkv_status get_finished(job *j, enum rkv_example_state *state, double *kl, int *n_fed,
+                               rkv_error *e)
+{
+    const int n_layer = j->profile->n_layer;
+    RKV_TRY(rkv_resume_get(j->resume, j->at, state, kl, j->n_value, n_fed, e));
+    for (int i = 0; *state == RKV_EXAMPLE_USED && i < j->n_value; i++)
+        if (!j->m->layer[i % n_layer].sliding && !(kl[i] >= 0.0 && kl[i] < INFINITY))
+            return rkv_resume_damaged(j->resume, j->at, e);
+    return RKV_OK;
+}
+
 static rkv_status run_all(job *j, rkv_error *e)
 {
     rkv_profile *p = j->profile;
@@ -185,7 +198,7 @@ static rkv_status run_all(job *j, rkv_error *e)
         enum rkv_example_state state;
         int n_fed = 0;
         double *kl = j->kl + (size_t)p->n_example * (size_t)j->n_value;
-        RKV_TRY(rkv_resume_get(j->resume, j->at, &state, kl, j->n_value, &n_fed, e));
+        RKV_TRY(get_finished(j, &state, kl, &n_fed, e));
         if (state == RKV_EXAMPLE_NEW) {
             RKV_TRY(run_example(j, &state, kl, &n_fed, e));
             RKV_TRY(rkv_resume_put(j->resume, j->at, state, kl, j->n_value, n_fed, e));
