@@ -148,6 +148,21 @@ def check_models():
                     stdin=stdin)
 
 
+def check_lost_model():
+    """The model file becomes shorter while it is mapped and in use."""
+    whole = pathlib.Path("slow.gguf").read_bytes()
+    for name, args, first in (("run", ["run", "-p", "x", "-n", "1000000", "--ignore-eos", "-t", "2"], 10),
+                              ("bench", ["bench", "-p", "0", "-n", "100000", "-r", "1", "-t", "2"], 0)):
+        pathlib.Path("lost.gguf").write_bytes(whole)
+        p = start(*args, "-m", "lost.gguf")
+        wait_for_work(p)
+        p.stdout.read(first)
+        os.truncate("lost.gguf", 8192)
+        r = finish(p)
+        check(r.rc == INPUT and r.one_line() and "lost.gguf: " in r.err and "shorter" in r.err, f"{name}: {r}")
+    pathlib.Path("lost.gguf").unlink()
+
+
 def check_ids_inputs():
     bad = {"absent": "No such file", "folder": "Is a directory", "empty": "JSON array", "text": "JSON array",
            "object": "JSON array", "negative": "#1", "half": "#0", "words": "#0", "open": "JSON array",
@@ -558,8 +573,8 @@ def check_memory():
 
 
 def main():
-    tests = (check_help, check_options, check_environment, check_models, check_ids_inputs, check_profile_inputs,
-             check_texts, check_vocabularies, check_json, check_bench_formats, check_top, check_lost_output,
+    tests = (check_help, check_options, check_environment, check_models, check_lost_model, check_ids_inputs,
+             check_profile_inputs, check_texts, check_vocabularies, check_json, check_bench_formats, check_top, check_lost_output,
              check_full_disk, check_determinism, check_interrupted, check_resume, check_memory)
     signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
     with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:

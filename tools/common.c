@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int bar_shown;
+static volatile sig_atomic_t bar_shown;
 
 int fail(const rkv_error *e)
 {
@@ -72,6 +72,47 @@ void catch_signals(void)
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
+}
+
+/* ---- a model file that goes away ---- */
+
+static char lost_file[512] = "rkv: a mapped file";
+static const char lost_why[] = ": cannot be read any more: it became shorter while in use, or its "
+                               "disk failed\n";
+
+static void write_stderr(const char *text)
+{
+    const ssize_t n = write(STDERR_FILENO, text, strlen(text));
+    (void)n;                                    /* there is nobody left to tell */
+}
+
+/* The page that was touched is lost, and with it the work: nothing can be returned to. */
+static void on_lost_page(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_code != BUS_ADRERR) {
+        signal(sig, SIG_DFL);
+        raise(sig);
+        return;
+    }
+    if (bar_shown)
+        write_stderr("\r\033[K");
+    write_stderr(lost_file);
+    write_stderr(lost_why);
+    _exit(EXIT_INPUT);
+}
+
+void catch_lost_pages(const char *path)
+{
+    struct sigaction a = {.sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO};
+    const size_t n = strlen(path), most = sizeof lost_file - 16;
+    snprintf(lost_file, sizeof lost_file, "rkv: %s%s", n > most ? "..." : "",
+             n > most ? path + n - most + 4 : path);
+    for (char *c = lost_file; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGBUS, &a, NULL);
 }
 
 double now_s(void)

@@ -130,6 +130,8 @@ int main(int argc, char **argv)
         verbose = o.verbose;
         rkv_log_set(on_log, NULL);
         json_start();
+        if (o.model)
+            catch_lost_pages(o.model);
         const int code = commands[i].run(&o);
         end_progress();
         return code;
