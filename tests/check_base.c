@@ -5,6 +5,10 @@
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -79,6 +83,80 @@ static void check_mem(void)
     CHECK(left > 0 && left <= total, "%llu of %llu", (unsigned long long)left,
           (unsigned long long)total);
     CHECK(rkv_thread_available() >= 1 && rkv_thread_count(3) >= 1, "threads");
+}
+
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[200];
+    for (const char *slash = strchr(name, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(path, sizeof path, "%s/%.*s", folder, (int)(slash - name), name);
+        mkdir(path, 0777);
+    }
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    fputs(text, f);
+    fclose(f);
+}
+
+/* Groups in a folder of ours: which limit holds, and what is not in the way. */
+static void check_cgroups(void)
+{
+    char folder[] = "/tmp/rkv-cgroup-XXXXXX", listing[64], command[64];
+    CHECK(mkdtemp(folder) != NULL, "%s", folder);
+    snprintf(listing, sizeof listing, "%s/listing", folder);
+    put(folder, "a/b/memory.max", "max\n");
+    put(folder, "a/b/memory.current", "500\n");
+    put(folder, "a/memory.max", "10000\n");
+    put(folder, "a/memory.current", "9000\n");
+    put(folder, "a/memory.stat", "anon 600\ninactive_file 3000\nactive_file 400\n");
+    put(folder, "memory/c/memory.limit_in_bytes", "9223372036854771712\n");
+    put(folder, "memory/c/memory.usage_in_bytes", "900\n");
+    put(folder, "memory/memory.limit_in_bytes", "7000\n");
+    put(folder, "memory/memory.usage_in_bytes", "6000\n");
+    put(folder, "memory/memory.stat", "inactive_file 5\ntotal_inactive_file 1000\n");
+    static const struct {
+        const char *listing;
+        uint64_t left, limit;
+    } cases[] = {
+        {"0::/a/b\n", 4400, 10000},                 /* of the group above; cache makes room */
+        {"0::/gone/b\n", UINT64_MAX, UINT64_MAX},
+        {"0::/../a\n", UINT64_MAX, UINT64_MAX},
+        {"0::/\n", UINT64_MAX, UINT64_MAX},
+        {"3:cpu,memory:/c\n", 2000, 7000},
+        {"4:memory:/only/outside\n0::/a\n", 2000, 7000},
+        {"3:memoryless:/c\n5:cpu:/\nnonsense\n", UINT64_MAX, UINT64_MAX},
+        {"", UINT64_MAX, UINT64_MAX},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t limit = 0;
+        put(folder, "listing", cases[i].listing);
+        const uint64_t left = rkv_mem_cgroup_left(listing, folder, &limit);
+        CHECK(left == cases[i].left && limit == cases[i].limit, "%s: %llu of %llu",
+              cases[i].listing, (unsigned long long)left, (unsigned long long)limit);
+    }
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK(!system(command), "%s", command);
+}
+
+/* Limits of this process, in a child: they cannot be taken back. */
+static void check_limits(void)
+{
+    static const int limits[] = {RLIMIT_AS, RLIMIT_DATA};
+    for (int i = 0; i < 2; i++) {
+        const pid_t pid = fork();
+        if (!pid) {
+            const uint64_t room = 64 << 20;
+            struct rlimit r = {1 << 30, 1 << 30};
+            setrlimit(limits[i], &r);
+            const uint64_t before = rkv_mem_available(NULL);
+            void *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            const uint64_t after = rkv_mem_available(NULL);
+            _exit(p == MAP_FAILED || before >= 1 << 30 || before - after < room);
+        }
+        int status = -1;
+        waitpid(pid, &status, 0);
+        CHECK(status == 0, "limit #%d is not seen", i);
+    }
 }
 
 static void check_refused(const char *text, const char *expected)
@@ -229,6 +307,12 @@ int main(void)
     check_noise();
     check_f16();
     check_mem();
+    check_cgroups();
+#ifdef __SANITIZE_ADDRESS__
+    SKIP(2, "the address sanitizer needs its address space");
+#else
+    check_limits();
+#endif
     check_json();
     check_text();
     check_writers();
