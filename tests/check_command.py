@@ -567,6 +567,15 @@ def check_memory():
                 check(r.out and "rkv:" not in r.err, f"{c} within {limit} bytes: {r}")
             else:
                 check(r.rc == MEMORY and r.one_line() and not r.out, f"{c} within {limit} bytes: {r}")
+    pathlib.Path("many").write_text("[1" + ",2,3" * 100000 + "]")
+    for what in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        limit = (base if what == resource.RLIMIT_AS else 0) + (100 << 20)
+        began = time.monotonic()
+        refused("a prompt that cannot fit", MEMORY, ["200001 tokens needs", "are available", "--kv-budget"], "run",
+                "-m", "slow.gguf", "--ids", "many", "-n", "2",
+                preexec_fn=lambda: resource.setrlimit(what, (limit, limit)))
+        check(time.monotonic() - began < 5, "refused before the work")
+    pathlib.Path("many").unlink()
     check({("run", MEMORY), ("score", MEMORY), ("tokenize", MEMORY)} <= seen, f"limits that bite: {sorted(seen)}")
     for name in ("book", "made.json"):
         pathlib.Path(name).unlink(missing_ok=True)
