@@ -137,6 +137,18 @@ def check_models():
     name = (19).to_bytes(8, "little") + b"blk.1.ffn_up.weight"
     pathlib.Path("strange").write_bytes(data.replace(name, name.replace(b"ffn_up.weight", b"ffn_xp.weight")))
     refused("model strange", INPUT, ["blk.1.ffn_xp.weight"], "run", "-m", "strange", "-p", "x")
+    name = b"\x13\0\0\0\0\0\0\0blk.0.attn_q.weight"      # 8 bytes more here, 8 less of the model's name
+    before, after = data.split(name + b"\2\0\0\0")
+    title = b"\x0c\0\0\0\0\0\0\0general.name\x08\0\0\0"
+    at = before.index(title) + len(title)
+    n = int.from_bytes(before[at:at + 8], "little")
+    before = before[:at] + (n - 8).to_bytes(8, "little") + before[at + 8:at + n] + before[at + 8 + n:]
+    pathlib.Path("shape").write_bytes(before + name + b"\3\0\0\0" + after[:16] + b"\1\0\0\0\0\0\0\0" + after[16:])
+    refused("a third dimension", INPUT, ["blk.0.attn_q.weight", "64 x 64 x 1, expected 64 x 64\n"], "run", "-m", "shape",
+            "-p", "x")
+    make_model("short.gguf", extra="attention.sliding_window u32 64")
+    r = rkv("run", "-m", "short.gguf", "--ids", "ids", "-c", "500", "-n", "2")
+    check(r.rc == INPUT and "window of 64" in r.err and not r.out, f"past a window that is not followed: {r}")
     for c in COMMANDS:
         if c == "budget":
             continue

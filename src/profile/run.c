@@ -165,12 +165,15 @@ static rkv_status measure(job *j, const rkv_example *x, enum rkv_example_state *
 static rkv_status run_example(job *j, enum rkv_example_state *state, double *kl, int *n_fed,
                               rkv_error *e)
 {
-    const int n_ctx = j->o->n_ctx ? j->o->n_ctx : j->m->config.n_ctx_train;
+    const rkv_config *c = &j->m->config;
+    int n_ctx = j->o->n_ctx ? j->o->n_ctx : c->n_ctx_train;
+    if (n_ctx > c->n_ctx_most - j->o->n_response)       /* where the answer must fit in, too */
+        n_ctx = c->n_ctx_most - j->o->n_response;
     rkv_example x;
     RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
     rkv_status s = RKV_OK;
     *n_fed = 0;
-    if (x.n_prompt > (size_t)n_ctx)
+    if (n_ctx < 1 || x.n_prompt > (size_t)n_ctx)
         *state = RKV_EXAMPLE_LONG;
     else
         s = measure(j, &x, state, kl, n_fed, e);
