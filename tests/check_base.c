@@ -185,8 +185,21 @@ static void check_json(void)
     deep[399] = ']';
     cJSON *t = NULL;
     rkv_error e = {0};
-    CHECK(rkv_json_parse(&t, "{}\0{}", 5, "x", &e) == RKV_E_FORMAT && strstr(e.text, "trailing"),
-          "bytes after a NUL: %s", e.text);
+    static const struct {
+        const char *text;
+        size_t n;
+        int accepted;
+    } nul[] = {{"{}\0{}", 5, 0}, {"{}\0", 3, 0}, {"\"a\0b\"", 5, 0}, {"\"a\\u0000b\"", 10, 0},
+               {"{\"\\u0000\":1}", 12, 0}, {"\"\\\\\\u0000\"", 10, 0}, {"\"\\u0000\"", 8, 0},
+               {"\"\\\\u0000\"", 9, 1}, {"\"\\u00000\"", 9, 0}, {"\"\\u0001\"", 8, 1},
+               {"\"\\u000\"", 7, 0}, {"\"u0000\"", 7, 1}};
+    for (size_t i = 0; i < sizeof nul / sizeof *nul; i++) {
+        t = NULL;
+        const rkv_status got = rkv_json_parse(&t, nul[i].text, nul[i].n, "x", &e);
+        CHECK(got == (nul[i].accepted ? RKV_OK : RKV_E_FORMAT), "%s: %s", nul[i].text, e.text);
+        if (!got)
+            cJSON_Delete(t);
+    }
     CHECK(rkv_json_parse(&t, deep, 400, "x", &e) == RKV_E_FORMAT && strstr(e.text, "nested"), "%s",
           e.text);
 
@@ -206,6 +219,7 @@ static void check_json(void)
     CHECK(rkv_json_int(&n, t, "f", 0, 9, "x", &e) == RKV_E_FORMAT, "whole number");
     CHECK(rkv_json_int(&n, t, "none", 0, 9, "x", &e) == RKV_E_FORMAT && strstr(e.text, "missing"),
           "missing");
+    CHECK(rkv_json_has(t, "ids") && !rkv_json_has(t, "IDS"), "keys have a case");
     CHECK(!rkv_json_number(&f, t, "f", 0, 9, "x", &e) && f == 1.5, "%s", e.text);
     CHECK(!rkv_json_string(&s, t, "s", "x", &e) && !strcmp(s, "x"), "%s", e.text);
     const cJSON *a = NULL;

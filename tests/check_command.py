@@ -178,7 +178,7 @@ def check_lost_model():
 def check_ids_inputs():
     bad = {"absent": "No such file", "folder": "Is a directory", "empty": "JSON array", "text": "JSON array",
            "object": "JSON array", "negative": "#1", "half": "#0", "words": "#0", "open": "JSON array",
-           "tail": "after the array", "none": "at least one", "far": "512, expected 0 to 511"}
+           "tail": "after the array", "nul": "after the array", "nul_last": "after the array", "none": "at least one", "far": "512, expected 0 to 511"}
     for name, what in bad.items():
         for args in (["score"], ["select", "--kv-policy", "snapkv", "--kv-budget", "50%"], ["run", "-n", "1"]):
             refused(f"{args[0]} --ids {name}", INPUT, [name + ":", what], *args, "-m", "m.gguf", "--ids", name)
@@ -207,7 +207,8 @@ def check_profile_inputs():
     args = ["profile", "-m", "m.gguf", "--response", "8", "-o", "out.json", "--data"]
     for name, what in {"absent": "No such file", "folder": "not a regular file", "pipe": "not a regular file",
                        "empty": "no example", "bad3": "line 3", "text": "line 1", "nokey": "line 1", "far_id": "line 1",
-                       "five": "line 1"}.items():
+                       "five": "line 1", "nul_line": "line 2: holds a NUL", "nul_text": "line 1: a NUL",
+                       "key_case": "neither 'prompt' nor 'prompt_ids'"}.items():
         refused(f"profile --data {name}", INPUT, [name + ":", what], *args, name)
     refused("answers that are not there", INPUT, ["line 1", "answers"], *args, "data", "--response", "answers")
     for value in ("7", "4097", "x", "8x"):
@@ -231,10 +232,12 @@ def check_profile_inputs():
     whole = pathlib.Path("profile.json").read_text()
     pathlib.Path("future.json").write_text(whole.replace('"version": 1', '"version": 99'))
     pathlib.Path("short.json").write_text(whole[:-20])
+    pathlib.Path("nul.json").write_text(whole + "\0")
+    pathlib.Path("escape.json").write_text(whole.replace("ripplekv-profile", "ripplekv-profile\\u0000x"))
     for name, what in {"absent": "No such file", "folder": "not a regular file", "pipe": "not a regular file",
                        "empty": "not JSON",
                        "text": "not JSON", "object": "'format'", "future.json": "99",
-                       "short.json": "not JSON"}.items():
+                       "short.json": "not JSON", "nul.json": "a NUL", "escape.json": "a NUL"}.items():
         for args in (["select", "-m", "m.gguf", "--ids", "ids"], ["budget", "-c", "1000"]):
             refused(f"{args[0]} --kv-profile {name}", INPUT, [name + ":", what], *args, *policy, name)
     budget = ["budget", "--kv-profile", "profile.json", "-c", "1000", "--kv-budget"]
@@ -267,6 +270,10 @@ def check_texts():
                                     (["--chat-template", "folder/"], MESSAGES, INPUT, "Is a directory"),
                                     (["--chat-template", "chatml"], b"", INPUT, "JSON"),
                                     (["--chat-template", "chatml"], b"[1]", INPUT, "messages"),
+                                    (["--chat-template", "chatml"], MESSAGES + b"\0x", INPUT, "stdin: holds a NUL"),
+                                    (["--chat-template", "chatml"], MESSAGES.replace(b"hi", b"h\\u0000i"), INPUT,
+                                     "a NUL"),
+                                    (["--chat-template", "./binary"], MESSAGES, INPUT, "binary: holds a NUL"),
                                     (["--chat-template", "chatml"], b"{oops", INPUT, "JSON")):
         refused(f"template {args[1]} {stdin}", code, [what], "template", *args, stdin=stdin)
     pathlib.Path("bad.jinja").write_text("{{ x }}\n{% if %}")

@@ -61,15 +61,10 @@ static int read_prompt(char **text, const opts *o)
     if (!o->file && !o->prompt)
         return usage(
             "run: give a prompt with -p, a document with -f, or both; or token ids with --ids");
-    const int bad = o->file ? read_all(&document, &n, o->file) : 0;
+    const int bad = o->file ? read_text(&document, &n, o->file) : 0;
     if (bad)
         return bad;
     const char *prompt = o->prompt ? o->prompt : "";
-    if (document && strlen(document) != n) {
-        fprintf(stderr, "rkv: %s: holds a NUL byte, expected text\n", o->file);
-        free(document);
-        return EXIT_INPUT;
-    }
     const size_t size = n + strlen(prompt) + 3;
     *text = malloc(size);
     if (*text)

@@ -268,6 +268,17 @@ int read_all(char **text, size_t *n, const char *path)
     return 0;
 }
 
+int read_text(char **text, size_t *n, const char *path)
+{
+    const int bad = read_all(text, n, path);
+    if (bad || !memchr(*text, 0, *n))
+        return bad;
+    fprintf(stderr, "rkv: %s: holds a NUL byte, expected text\n", shown(path));
+    free(*text);
+    *text = NULL;
+    return EXIT_INPUT;
+}
+
 int find_template(char **text, const char *name)
 {
     size_t n;
@@ -279,7 +290,7 @@ int find_template(char **text, const char *name)
         return usage("--chat-template '%.40s': expected a file or one of %s", name,
                      rkv_template_names());
     if (!builtin)
-        return read_all(text, &n, name);
+        return read_text(text, &n, name);
     *text = strdup(builtin);
     return *text ? 0 : no_memory("chat template");
 }
@@ -299,7 +310,9 @@ int read_ids(int32_t **ids, size_t *n, const char *path)
         return bad;
     const char *end = NULL;
     cJSON *array = cJSON_ParseWithLengthOpts(text, n_byte, &end, 0);
-    const int tail = array && end[strspn(end, " \t\r\n")] != 0;
+    while (array && end < text + n_byte && strchr(" \t\r\n", *end) && *end)
+        end++;
+    const int tail = array && end < text + n_byte;
     free(text);
     if (json_lost) {
         cJSON_Delete(array);

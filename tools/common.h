@@ -45,6 +45,8 @@ rkv_session_options session_options(const opts *o, const rkv_policy *p);
 
 /* Whole file or stdin ("-"), 0-terminated, freed with free. 0 or an exit code. */
 int read_all(char **text, size_t *n, const char *path);
+/* The same; a NUL in it is refused. */
+int read_text(char **text, size_t *n, const char *path);
 /* Text of a chat template by its name, or from a file; freed with free. NULL in *text when name is
  * NULL: the model's own. 0 or an exit code. */
 int find_template(char **text, const char *name);

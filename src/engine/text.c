@@ -78,7 +78,7 @@ int rkv_token_is_end(const rkv_model *m, int32_t id)
 static rkv_status add_token(const rkv_model *m, cJSON *vars, const char *key, int32_t id,
                             rkv_error *e)
 {
-    if (!m || id < 0 || cJSON_HasObjectItem(vars, key))
+    if (!m || id < 0 || rkv_json_has(vars, key))
         return RKV_OK;
     size_t n;
     const char *piece = rkv_tok_piece(m->tok, id, &n);
