@@ -314,7 +314,7 @@ RKV_API double rkv_logits_kl(const float *p, const float *q, int n);
 /* ---- machine --------------------------------------------------------------------------------- */
 
 typedef struct rkv_machine_info {
-    const char *cpu;        /* model name */
+    const char *cpu;        /* model name; this text and the next ones live as long as the process */
     const char *tier, *tier_max;        /* kernels in use; strongest this CPU can run */
     const char *blas;       /* OpenBLAS version and core, "not loaded", or "none" in this build */
     int n_cpu;              /* CPUs this process may use (affinity, cgroup quota) */

@@ -16,6 +16,7 @@
 #include "base/noise.h"
 #include "base/thread.h"
 #include "f16.h"
+#include "rkv.h"
 
 /* METHOD section 7, row "generator". */
 static void check_noise(void)
@@ -316,19 +317,54 @@ static void check_writers(void)
     CHECK(!rmdir(folder), "no temporary file stays");
 }
 
+static void *look_at_machine(void *arg)
+{
+    rkv_machine_info i;
+    rkv_error e = {0};
+    uintptr_t other = 0;
+    (void)arg;
+    for (int k = 0; k < 20; k++) {
+        char before[256];
+        if (rkv_machine_get_info(&i, &e))
+            return (void *)(uintptr_t)1;
+        snprintf(before, sizeof before, "%s", i.cpu);
+        if (rkv_machine_get_info(&i, &e))
+            return (void *)(uintptr_t)1;
+        other += strcmp(before, i.cpu) != 0;
+    }
+    return (void *)other;
+}
+
+/* The machine's description is the same for all who ask at once (a data race shows under the thread
+ * sanitizer). */
+static void check_machine(void)
+{
+    pthread_t thread[N_WRITER];
+    uintptr_t other = 0;
+    for (int i = 0; i < N_WRITER; i++)
+        pthread_create(&thread[i], NULL, look_at_machine, NULL);
+    for (int i = 0; i < N_WRITER; i++) {
+        void *n;
+        pthread_join(thread[i], &n);
+        other += (uintptr_t)n;
+    }
+    CHECK(other == 0, "%d differ", (int)other);
+}
+
 int main(void)
 {
     check_noise();
     check_f16();
     check_mem();
     check_cgroups();
-#ifdef __SANITIZE_ADDRESS__
-    SKIP(2, "the address sanitizer needs its address space");
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    SKIP(2, "sanitizers need their address space");
 #else
     check_limits();
 #endif
     check_json();
     check_text();
     check_writers();
+    check_machine();
     return check_end("base");
 }

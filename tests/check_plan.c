@@ -140,8 +140,8 @@ int main(void)
         t.pattern = i ? 2 : 0;
         rkv_model *m = made_model(&t);
         check_sizes(m, families[i]);
-#ifdef __SANITIZE_ADDRESS__
-        SKIP(2, "the address sanitizer needs its address space");
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+        SKIP(2, "sanitizers need their address space");
 #else
         check_refused(m, i);
 #endif
