@@ -298,11 +298,12 @@ typedef struct rkv_sampler rkv_sampler;
 
 /* Greedy. */
 RKV_API rkv_sampler_options rkv_sampler_options_default(void);
+/* n_vocab >= 1. Errors: RKV_E_ARG, RKV_E_MEM. */
 RKV_API rkv_status rkv_sampler_create(rkv_sampler **out, int n_vocab, const rkv_sampler_options *o,
                                       rkv_error *e);
 RKV_API void rkv_sampler_free(rkv_sampler *s);
 /* The next id from logits [n_vocab]; equal logits: the lower id wins. Remembers it for the penalty.
- */
+ * -1, and nothing is remembered, when they are no distribution: one is NaN or +inf, or all -inf. */
 RKV_API int32_t rkv_sampler_next(rkv_sampler *s, const float *logits);
 
 /* log sum exp of n logits, in double. */

@@ -146,6 +146,12 @@ def check_models():
     pathlib.Path("shape").write_bytes(before + name + b"\3\0\0\0" + after[:16] + b"\1\0\0\0\0\0\0\0" + after[16:])
     refused("a third dimension", INPUT, ["blk.0.attn_q.weight", "64 x 64 x 1, expected 64 x 64\n"], "run", "-m", "shape",
             "-p", "x")
+    pathlib.Path("nan.gguf").write_bytes(data[:-256] + b"\xff" * 256)      # f32 weights that are none
+    for args in (["-p", "x"], ["-p", "x", "--temp", "1", "--json"]):
+        refused("logits that are no numbers", INPUT, ["nan.gguf: the model's logits are not finite"], "run", "-m",
+                "nan.gguf", *args)
+    refused("logits that are no numbers", INPUT, ["logits are not finite"], "profile", "-m", "nan.gguf", "--data",
+            "data", "-o", "out.json")
     make_model("short.gguf", extra="attention.sliding_window u32 64")
     r = rkv("run", "-m", "short.gguf", "--ids", "ids", "-c", "500", "-n", "2")
     check(r.rc == INPUT and "window of 64" in r.err and not r.out, f"past a window that is not followed: {r}")

@@ -72,6 +72,11 @@ static rkv_status greedy_answer(rkv_session *s, int32_t *out, int n, int *n_out,
     *n_out = 0;
     while (!status && *n_out < n) {
         const int32_t id = rkv_sampler_next(sampler, rkv_session_logits(s));
+        if (id < 0) {
+            status = rkv_fail(e, RKV_E_UNSUPPORTED, "after %d tokens of the answer the model's "
+                              "logits are not finite", *n_out);
+            break;
+        }
         if (rkv_token_is_end(s->m, id))
             break;
         out[(*n_out)++] = id;
