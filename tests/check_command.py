@@ -33,7 +33,7 @@ OPTIONS = {
     "score": "model ids top logits prefix ctx-size threads ubatch-size " + POLICY,
     "select": "model ids ctx-size threads ubatch-size " + POLICY,
     "profile": "model data output examples response noise noise-seeds resume ctx-size threads",
-    "budget": "kv-policy kv-budget kv-profile kv-window r gamma ctx-size",
+    "budget": "kv-policy kv-budget kv-profile kv-window r gamma ctx-size layers",
     "inspect": "model",
     "template": "model chat-template",
     "bench": "model n-prompt n-gen n-depth repetitions no-warmup output threads ubatch-size kv-policy kv-budget "
@@ -48,7 +48,7 @@ BAD_VALUES = {
     "seed": ["-1", "1e17"], "top": ["-1", "1000001"], "prefix": ["-1"], "kv-window": ["0", "4097"],
     "kv-kernel": ["0", "1024"], "kv-pool": ["min", "", "max|avg"], "kv-pool-order": ["mean"], "r": ["0.9"],
     "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"],
-    "n-gpu-layers": ["-2"], "repetitions": ["0", "1001"],
+    "n-gpu-layers": ["-2"], "layers": ["-1", "1025"], "repetitions": ["0", "1001"],
 }
 
 
@@ -248,6 +248,26 @@ def check_profile_inputs():
             refused(f"{args[0]} --kv-profile {name}", INPUT, [name + ":", what], *args, *policy, name)
     budget = ["budget", "--kv-profile", "profile.json", "-c", "1000", "--kv-budget"]
     refused("budget in bytes", USAGE, ["share"], *budget, "5M")
+    uniform = ["budget", "--kv-policy", "snapkv", "--kv-budget", "20%", "-c", "1000"]
+    got = good_json("a uniform budget without a profile", *uniform, "--layers", "3", "--json")
+    check([x.get("budget") for x in got.get("layers", [])] == [200] * 3 and got.get("total") == 600, f"uniform: {got}")
+    refused("layers of nothing", USAGE, ["--layers"], *uniform)
+    refused("layers of another profile", USAGE, ["--layers 3", "has 2"], *uniform, "--layers", "3", "--kv-profile",
+            "profile.json")
+    refused("ripple without a profile", USAGE, ["--kv-profile"], "budget", "--kv-policy", "ripple", "--layers", "3",
+            "--kv-budget", "20%", "-c", "1000")
+    settings = json.loads(whole)["settings"]
+    check(settings["context"] == 1024 and len(settings["data_hash"]) == 16, f"origin: {settings}")
+    older = json.loads(whole)
+    del older["settings"]["context"], older["settings"]["data_hash"]
+    pathlib.Path("older.json").write_text(json.dumps(older))
+    good("a profile without its origin", "budget", "-c", "1000", *policy, "older.json")
+    good("another context", "profile", "-m", "m.gguf", "--response", "8", "-o", "out.json", "--data", "data", "-c", "77")
+    other = json.loads(pathlib.Path("out.json").read_text())["settings"]
+    check(other["context"] == 77 and other["data_hash"] == settings["data_hash"], f"origin: {other}")
+    good("other data", "profile", "-m", "m.gguf", "--response", "8", "-o", "out.json", "--data", "long")
+    other = json.loads(pathlib.Path("out.json").read_text())["settings"]
+    check(other["context"] == 1024 and other["data_hash"] != settings["data_hash"], f"origin: {other}")
     refused("budget below the floor", USAGE, ["floor"], *budget, "1%")
 
 

@@ -285,7 +285,10 @@ static void check_profile_file(void)
     char *text = NULL;
     size_t n = 0;
     p->noise = 0.5;
+    p->n_ctx = 4096;
+    p->data_hash = UINT64_C(0x0123456789abcdef);
     CHECK(!rkv_profile_print(p, &text, &n, &e), "%s", e.text);
+    CHECK(strstr(text, "\"context\": 4096, \"data_hash\": \"0123456789abcdef\""), "%s", text);
     CHECK(!rkv_profile_parse(&back, text, n, "p.json", &e), "%s", e.text);
     CHECK(back && rkv_profile_n_layer(back) == 3 && rkv_profile_sensitivity(back, 0) == 0.1 &&
               isnan(rkv_profile_sensitivity(back, 1)) &&
@@ -349,6 +352,11 @@ static void check_bad_profiles(void)
     refuse_profile("\"layer\": 1", "\"layer\": 0", RKV_E_FORMAT, "two sensitivities");
     refuse_profile("\"layer\": 1", "\"layer\": 2", RKV_E_FORMAT, "expected 0 to 1");
     refuse_profile("\"layer\": 1", "\"layer\": 0.5", RKV_E_FORMAT, "whole number");
+    refuse_profile("\"greedy\"", "\"Greedy\"", RKV_E_FORMAT, "expected greedy or answers");
+    refuse_profile("\"greedy\"", "\"sampled\"", RKV_E_FORMAT, "'response' is 'sampled'");
+    refuse_profile("\"data_hash\": \"0", "\"data_hash\": \"", RKV_E_FORMAT, "16 hexadecimal");
+    refuse_profile("\"data_hash\": \"0", "\"data_hash\": \"x", RKV_E_FORMAT, "16 hexadecimal");
+    refuse_profile("\"context\": 0", "\"context\": -1", RKV_E_FORMAT, "'context'");
     refuse_profile("\"mean\": 0.1", "\"mean\": -0.1", RKV_E_FORMAT, "'mean'");
     refuse_profile("\"mean\": 0.1", "\"mean\": \"0.1\"", RKV_E_FORMAT, "not a number");
     refuse_profile("\"mean\": 0.1", "\"mean\": null", RKV_E_FORMAT, "not a number");

@@ -170,15 +170,11 @@ static rkv_status measure(job *j, const rkv_example *x, enum rkv_example_state *
 static rkv_status run_example(job *j, enum rkv_example_state *state, double *kl, int *n_fed,
                               rkv_error *e)
 {
-    const rkv_config *c = &j->m->config;
-    int n_ctx = j->o->n_ctx ? j->o->n_ctx : c->n_ctx_train;
-    if (n_ctx > c->n_ctx_most - j->o->n_response)       /* where the answer must fit in, too */
-        n_ctx = c->n_ctx_most - j->o->n_response;
     rkv_example x;
     RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
     rkv_status s = RKV_OK;
     *n_fed = 0;
-    if (n_ctx < 1 || x.n_prompt > (size_t)n_ctx)
+    if (x.n_prompt > (size_t)j->profile->n_ctx)
         *state = RKV_EXAMPLE_LONG;
     else
         s = measure(j, &x, state, kl, n_fed, e);
@@ -273,6 +269,15 @@ static rkv_status open_resume(job *j, rkv_error *e)
     return rkv_resume_open(&j->resume, j->o->resume_dir, signature, e);
 }
 
+/* The longest prompt that is used: its answer must fit into the context, too. */
+static int longest_prompt(const job *j)
+{
+    const rkv_config *c = &j->m->config;
+    const int n_ctx = j->o->n_ctx ? j->o->n_ctx : c->n_ctx_train;
+    const int most = c->n_ctx_most - j->o->n_response;
+    return most < 0 ? 0 : most < n_ctx ? most : n_ctx;
+}
+
 static rkv_status start(job *j, rkv_error *e)
 {
     const rkv_profile_options *o = j->o;
@@ -281,6 +286,8 @@ static rkv_status start(job *j, rkv_error *e)
     j->profile->n_seed = o->n_seed;
     j->profile->n_response = o->n_response;
     j->profile->from_answers = o->from_answers;
+    j->profile->n_ctx = longest_prompt(j);
+    j->profile->data_hash = j->data.hash;
     j->n_example =
         o->n_example_max && o->n_example_max < j->data.n_line ? o->n_example_max : j->data.n_line;
     j->n_value = o->n_seed * j->profile->n_layer;
