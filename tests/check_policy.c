@@ -2,6 +2,7 @@
 #include "config.h"
 #include "check.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,37 @@ static void check_budget_text(void)
     }
 }
 
+/* Totals are exact for the longest prompts that an int can count, too. */
+static void check_large(void)
+{
+    enum { MAX = 300 };
+    static const int most[] = {1 << 24, 1 << 27, INT_MAX};
+    int wrong = 0;
+    for (int i = 0; i < 3000; i++) {
+        const int n = 1 + (int)draw(MAX), lo = 36, hi = most[i % 3] - (int)draw(1000);
+        double w[MAX], real[MAX];
+        int b[MAX];
+        for (int u = 0; u < n; u++)
+            w[u] = draw(3) ? exp(2.0 * rkv_noise_uniform(78, seed++) - 1.0) : 1.0;
+        const int cap = draw(4) ? lo + (int)draw((uint64_t)(hi - lo)) : hi - (int)draw(5);
+        rkv_divide(b, w, n, (int64_t)cap * n, lo, hi, i % 2 ? 2.0 : 0.0, real);
+        int64_t total = 0;
+        for (int u = 0; u < n; u++) {
+            total += b[u];
+            wrong += b[u] < lo || b[u] > hi;
+        }
+        wrong += total != (int64_t)cap * n;
+    }
+    CHECK(wrong == 0, "%d of 3000 large divisions are not exact", wrong);
+    double w[] = {87, 87, 87, 87, 87, 87, 87, 87, 4}, real[9];  /* all but whole, for a wide notion */
+    int b[9];
+    for (int u = 0; u < 9; u++)
+        w[u] = 1e8 + w[u] / 100.0;
+    rkv_divide(b, w, 9, 900000007, 1, INT_MAX, 0.0, real);
+    CHECK(b[0] == 100000001 && b[6] == 100000001 && b[7] == 100000000 && b[8] == 100000000,
+          "largest remainders: %d %d %d", b[6], b[7], b[8]);
+}
+
 /* Totals, floors and ceilings over random cases; growth when the budget grows. Largest remainder
  * may, on rare constellations, take back one token while the total grows (the Alabama paradox of
  * apportionment); the real-valued shares never shrink. Both facts are checked. */
@@ -132,6 +164,7 @@ static void check_divide(void)
     CHECK(wrong == 0, "%ld of %ld cases break a bound or the total", wrong, n_case);
     CHECK(jump == 0, "%ld shares fall by more than the rounding", jump);
     CHECK(paradox < n_case / 100, "%ld of %ld", paradox, n_case);
+    check_large();
     double w[] = {1, 1, 1}, real[3];
     int b[3];
     rkv_divide(b, w, 3, 11, 1, 10, 0.0, real);
@@ -181,6 +214,8 @@ static void check_caps(void)
         {"10%", 1000, 100},     {"10%", 1004, 100}, {"10%", 1005, 101}, {"100%", 1000, 1000},
         {"99.99%", 1000, 1000}, {"36", 1000, 36},   {"35", 1000, 0},    {"5000", 1000, 1000},
         {"10%", 359, 36},       {"10%", 354, 0},    {"1%", 30, 30},     {"1%", 36, 36},
+        {"10%", 2147483635, 214748364}, {"10%", 2147483645, 214748365},
+        {"30%", 134217725, 40265318}, {"50%", 2147483647, 1073741824},
         {"1%", 37, 0},          {"256k", 1000, 64}, {"100k", 1000, 0},  {"1g", 1000, 1000},
     };
     rkv_error e = {0};
