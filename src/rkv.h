@@ -325,6 +325,20 @@ typedef struct rkv_machine_info {
 } rkv_machine_info;
 RKV_API rkv_status rkv_machine_get_info(rkv_machine_info *out, rkv_error *e);
 
+typedef struct rkv_device_info {
+    char name[128];         /* "NVIDIA H100 80GB HBM3"; "": not known, see trouble */
+    uint64_t memory_bytes, free_bytes;  /* of the device; free as of now, 0: not known */
+    int cc_major, cc_minor; /* CUDA compute capability */
+    char trouble[192];      /* one line: why it cannot be used; "" when it can */
+} rkv_device_info;
+
+/* The accelerators beside the CPU: *n of them in *out, allocated, freed by the caller with
+ * rkv_free. RKV_E_UNSUPPORTED: there is none, *n = 0 and *out = NULL, and e says why (no plug-in,
+ * no driver, no device); everything runs on the CPU then. RKV_E_MEM. Asking starts each device,
+ * which takes a part of a second, and changes the thread's current CUDA device. The environment
+ * variable RKV_CUDA_PLUGIN names another plug-in than the installed one. */
+RKV_API rkv_status rkv_device_list(rkv_device_info **out, int *n, rkv_error *e);
+
 /* Name of the kernel that serves op for an element type ("rkv_gemm_f32_avx2"); NULL: none.
  * i counts (op, type) pairs from 0; *op and *type receive their names; NULL and *op = NULL past the
  * end. */

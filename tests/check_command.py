@@ -357,6 +357,35 @@ def check_json():
     pathlib.Path("made.json").unlink(missing_ok=True)
 
 
+def check_devices():
+    """What inspect says of GPUs: why there are none, or what a module in the plug-in's place plays."""
+    def machine(name, plugin, play="13000 2 9 0 0"):
+        env = {"RKV_CUDA_PLUGIN": str(plugin), "RKV_RECORDER": play}
+        got = good_json(name, "inspect", "--json", env=env).get("machine", {})
+        text = good(name, "inspect", env=env).out.decode()
+        why = got.get("no_device")
+        check((why is None) == bool(got.get("devices")), f"{name}: devices, or why there are none: {got}")
+        check(why is None or f"  {'no_device':22} {why}\n" in text, f"{name}: text and JSON agree: {text}")
+        return got.get("devices"), why or "", text
+
+    for plugin, part in (("none.so", "none.so"), ("./text", "./text"), ("libc.so.6", "is no plug-in")):
+        devices, why, _ = machine(f"plug-in {plugin}", plugin)
+        check(devices == [] and why.startswith("CUDA: ") and part in why, f"plug-in {plugin}: {why}")
+    module = BUILD / ".libs" / "rkv_recorder.so"
+    if not module.exists():
+        skip(6, "devices: this build has no shared objects")
+        return
+    for play, part in (("0 2 9 0 0", "no driver"), ("12020 2 9 0 0", "serves CUDA 12.2"), ("13000 0 9 0 0", "no device"),
+                       ("13000 2 9 2 999", "error 999")):
+        check(part in machine(part, module, play)[1], f"devices {play}: {part}")
+    devices, _, text = machine("two devices", module)
+    check([(d["name"][:9], d["memory_bytes"], d["free_bytes"], d["compute_capability"], "trouble" in d) for d in devices]
+          == [(f"Recorder{i}", 80 << 30, (40 << 30) + i, "9.0", False) for i in (0, 1)], f"two devices: {devices}")
+    check(f"  devices[1]\n    {'name':20} Recorder1" in text, f"two devices: {text}")
+    devices, _, text = machine("a device in trouble", module, "13000 2 9 4 46")
+    check("error 46" in devices[0]["trouble"] and "trouble" not in devices[1], f"a device in trouble: {devices}")
+
+
 def check_bench_formats():
     args = ["bench", *valid("bench")[0]]
     md, csv, lines = (good(f, *args, "-o", f).out.decode().splitlines() for f in ("md", "csv", "jsonl"))
@@ -628,8 +657,9 @@ def check_memory():
 
 def main():
     tests = (check_help, check_options, check_environment, check_models, check_lost_model, check_ids_inputs,
-             check_profile_inputs, check_texts, check_vocabularies, check_json, check_bench_formats, check_top, check_lost_output,
-             check_full_disk, check_determinism, check_interrupted, check_resume, check_memory)
+             check_profile_inputs, check_texts, check_vocabularies, check_json, check_devices, check_bench_formats,
+             check_top, check_lost_output, check_full_disk, check_determinism, check_interrupted, check_resume,
+             check_memory)
     signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
     with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
         os.chdir(work)

@@ -8,7 +8,7 @@ ok() { passed=$((passed + 1)); }
 bad() { failed=$((failed + 1)); echo "check_lists: $*" >&2; }
 
 # every file on disk is named in the Makefile.inc of its folder or one above
-for f in $(find src simd tools tests bench cuda -name '*.[ch]' -o -name '*.def' -o -name '*.cu' 2>/dev/null); do
+for f in $(find src simd tools tests bench cuda -name '*.[ch]' -o -name '*.def' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc'); do
     dir=$(dirname "$f") found=
     while [ "$dir" != . ]; do
         inc=$dir/Makefile.inc
@@ -19,7 +19,7 @@ for f in $(find src simd tools tests bench cuda -name '*.[ch]' -o -name '*.def' 
 done
 
 # files of code up to 600 lines, lines up to 100 columns
-for f in $(find src simd tools tests bench -name '*.[ch]'); do
+for f in $(find src simd tools tests bench cuda -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc'); do
     if [ "$(wc -l < "$f")" -le 600 ]; then ok; else bad "$f has $(wc -l < "$f") lines, at most 600"; fi
     long=$(awk 'length($0) > 100 {n++} END {print n + 0}' "$f")
     if [ "$long" = 0 ]; then ok; else bad "$f has $long lines over 100 columns"; fi
@@ -52,13 +52,18 @@ for f in simd/*.[ch] simd/*/*.[ch]; do
     if grep -qE '\b(malloc|calloc|realloc|free)\(|#pragma omp' "$f"; then
         bad "$f allocates or starts threads"; else ok; fi
 done
+for f in cuda/*; do
+    if grep '^#include "' "$f" | grep -qvE '"(base/noise|backend/cuda_plugin|runtime|[a-z_0-9]+\.cuh)(\.h)?"'; then
+        bad "$f includes more than it may"; else ok; fi
+done
 for f in tools/*.[ch]; do
     if grep '^#include "' "$f" | grep -qvE '"(config|rkv|opts|common)\.h"'; then
         bad "$f includes more than rkv.h"; else ok; fi
 done
 
 # words that promise later work
-if grep -rnIE '\b(TODO|FIXME|XXX|HACK)\b' src simd tools bench --include='*.[ch]' --include='*.sh'; then
+if grep -rnIE '\b(TODO|FIXME|XXX|HACK)\b' src simd tools bench cuda --include='*.[ch]' --include='*.cu' --include='*.cuh' \
+    --include='*.sh'; then
     bad "promises of later work"; else ok; fi
 
 echo "lists: $passed passed, $failed failed, 0 skipped"

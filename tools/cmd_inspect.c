@@ -1,10 +1,37 @@
-/* rkv inspect: model, machine, kernels. */
+/* rkv inspect: model, machine with its GPUs, kernels. */
 #include "config.h"
 #include "common.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* "devices": [...], and "no_device": why, when there are none. */
+static int add_devices(cJSON *machine, rkv_error *e)
+{
+    rkv_device_info *d;
+    int n;
+    const rkv_status s = rkv_device_list(&d, &n, e);
+    if (s && s != RKV_E_UNSUPPORTED)
+        return s;
+    cJSON *list = cJSON_AddArrayToObject(machine, "devices");
+    for (int i = 0; i < n; i++) {
+        cJSON *o = cJSON_CreateObject();
+        char capability[32];
+        snprintf(capability, sizeof capability, "%d.%d", d[i].cc_major, d[i].cc_minor);
+        json_text(o, "name", d[i].name, strlen(d[i].name));
+        cJSON_AddNumberToObject(o, "memory_bytes", (double)d[i].memory_bytes);
+        cJSON_AddNumberToObject(o, "free_bytes", (double)d[i].free_bytes);
+        cJSON_AddStringToObject(o, "compute_capability", capability);
+        if (d[i].trouble[0])
+            json_text(o, "trouble", d[i].trouble, strlen(d[i].trouble));
+        cJSON_AddItemToArray(list, o);
+    }
+    if (s)
+        json_text(machine, "no_device", e->text, strlen(e->text));
+    rkv_free(d);
+    return RKV_OK;
+}
 
 static cJSON *machine_object(const rkv_machine_info *i)
 {
@@ -73,6 +100,8 @@ static cJSON *model_object(const rkv_model *m)
     return o;
 }
 
+static void print_list(const cJSON *list, int indent);
+
 static void print_members(const cJSON *object, int indent)
 {
     for (const cJSON *v = object->child; v; v = v->next) {
@@ -80,11 +109,23 @@ static void print_members(const cJSON *object, int indent)
         if (cJSON_IsObject(v)) {
             printf("%*s%s\n", indent, "", v->string);
             print_members(v, indent + 2);
+        } else if (cJSON_IsArray(v)) {
+            print_list(v, indent);
         } else {
             printf("%*s%-*s %s\n", indent, "", 24 - indent, v->string,
                    value ? value : v->valuestring);
         }
         free(value);
+    }
+}
+
+/* Objects as name[0], name[1], ...; nothing for an empty list. */
+static void print_list(const cJSON *list, int indent)
+{
+    int i = 0;
+    for (const cJSON *v = list->child; v; v = v->next) {
+        printf("%*s%s[%d]\n", indent, "", list->string, i++);
+        print_members(v, indent + 2);
     }
 }
 
@@ -97,11 +138,17 @@ int cmd_inspect(const opts *o)
         return fail(&e);
     if (o->model && rkv_model_load(&m, o->model, &e))
         return fail(&e);
+    cJSON *of_machine = machine_object(&machine);
+    if (add_devices(of_machine, &e)) {
+        cJSON_Delete(of_machine);
+        rkv_model_free(m);
+        return fail(&e);
+    }
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "version", rkv_version());
     if (m)
         cJSON_AddItemToObject(root, "model", model_object(m));
-    cJSON_AddItemToObject(root, "machine", machine_object(&machine));
+    cJSON_AddItemToObject(root, "machine", of_machine);
     cJSON_AddItemToObject(root, "kernels", kernels_object());
     rkv_model_free(m);
     if (o->json)

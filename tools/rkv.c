@@ -47,7 +47,8 @@ static const struct {
      "The arithmetic alone: tokens per KV head of each layer for a prompt of N tokens."},
     {"inspect", CMD_INSPECT, cmd_inspect, "model, machine and kernels",
      "usage: rkv inspect [MODEL]\n"
-     "What the file holds, what the CPU can do, which kernels were chosen."},
+     "What the file holds, what the CPU can do, which GPUs there are (or why none), which kernels "
+     "were\nchosen."},
     {"template", CMD_TEMPLATE, cmd_template, "render a chat template",
      "usage: rkv template [-m MODEL] [--chat-template NAME|FILE] < MESSAGES.json\n"
      "An object {messages, add_generation_prompt, bos_token, eos_token} on stdin to the prompt's\n"
@@ -81,7 +82,8 @@ static void print_help(FILE *f)
     fputs("\nrkv COMMAND --help tells the options; rkv --version the version.\n"
           "Exit codes: 0 ok, 1 failed, 2 usage, 3 bad input file, 4 does not fit in memory, 130 "
           "interrupted.\n"
-          "RKV_CPU=ref|avx2|avx512 limits the kernels to a tier.\n", f);
+          "RKV_CPU=ref|avx2|avx512 limits the kernels to a tier; RKV_CUDA_PLUGIN=FILE names a "
+          "plug-in for\nGPUs other than the installed one.\n", f);
 }
 
 /* A closed standard stream gets its number taken, with the wrong direction: else the next file that

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/mix.h"
+
 typedef struct rkv_hash {
     uint64_t state, length;
 } rkv_hash;
@@ -13,16 +15,6 @@ typedef struct rkv_hash {
 static inline rkv_hash rkv_hash_init(void)
 {
     return (rkv_hash){UINT64_C(0x9E3779B97F4A7C15), 0};
-}
-
-/* The finalizer of SplitMix64 (Steele, Lea & Flood 2014): a bijection that spreads every bit. */
-static inline uint64_t rkv_hash_mix(uint64_t z)
-{
-    z ^= z >> 30;
-    z *= UINT64_C(0xBF58476D1CE4E5B9);
-    z ^= z >> 27;
-    z *= UINT64_C(0x94D049BB133111EB);
-    return z ^ z >> 31;
 }
 
 /* Adds n bytes. A field is hashed by one call: the split into calls is part of the hash. */

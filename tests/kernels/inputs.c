@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/noise.h"
 #include "f16.h"
 
