@@ -52,14 +52,20 @@ def sweep(r):
 
 
 def compare(r):
-    out = [f"**Speed** beside llama.cpp ({r['llama.cpp']}), alternately in one run, {r['threads']} threads, medians of "
-           f"{r['rounds']} rounds; {r['cpu']}; `bench/compare.py`.", "",
-           "| model | test | rkv tok/s | llama.cpp tok/s | ratio |", "|---|---|---|---|---|"]
-    for name, rows in r["models"].items():
-        for t in rows:
-            q = t["ratio"]
-            out.append(f"| {name} | {t['test']} | {t['rkv']['median']:.1f} | {t['llama.cpp']['median']:.1f} | "
-                       f"{q['median']:.2f} ({q['min']:.2f} to {q['max']:.2f}) |")
+    c = r["ceilings"]
+    peers = " and ".join(f"{p} ({v})" for p, v in r["versions"].items() if p != "rkv")
+    out = [f"**Speed** beside {peers}, alternately in one run, {r['threads']} threads, medians; {r['cpu']}, which reads "
+           f"{c['read_gb_s']:.1f} GB/s and does {c['fma_gflop_s']:.0f} GFLOP/s of f32 multiply-adds; `bench/compare.py`. "
+           "The share is of that: multiply-adds in prefill, reading in decode.", "",
+           "![Tokens per second against context length](bench/results/speed.svg)", "",
+           "| model | test | program | tokens/s | share | ratio |", "|---|---|---|---|---|---|"]
+    for name, m in r["models"].items():
+        for t in m["tests"]:
+            for program, rate in t["tokens_s"].items():
+                ratios = [f"{q['median']:.2f} ({q['min']:.2f} to {q['max']:.2f})" for pair, q in t["ratios"].items()
+                          if pair.startswith(f"{program} / ")]
+                share = f"{100 * t['ceiling'][program]['share']:.0f} %" if program in t["ceiling"] else ""
+                out.append(f"| {name} | {t['test']} | {program} | {rate['median']:.1f} | {share} | {', '.join(ratios)} |")
     return out
 
 

@@ -74,10 +74,13 @@ typedef struct rkv_model_info {
     int sliding_window;                 /* tokens such a layer sees, itself included; 0: none */
     int64_t n_param;                    /* of tensors whose type this version knows */
     uint64_t file_bytes;                /* all shards */
+    uint64_t step_bytes;                /* of the weight matrices that one decoded token reads */
 } rkv_model_info;
 
 /* Loads a GGUF model (first shard of a split one) and its tokenizer. Weights stay in the file's
- * mapping. The environment variable RKV_CPU names the strongest kernel tier to use.
+ * mapping: while the model lives, its files may be replaced (rename) or unlinked, but not shortened
+ * or overwritten in place. Touching a page that is gone raises SIGBUS, which the library leaves to
+ * its host (the rkv command ends with one line and exit code 3). The environment variable RKV_CPU names the strongest kernel tier to use.
  * Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_UNSUPPORTED, RKV_E_MEM; RKV_E_ARG for a bad RKV_CPU. */
 RKV_API rkv_status rkv_model_load(rkv_model **out, const char *path, rkv_error *e);
 /* The same for a file of which only the tokenizer is wanted; weights need not be there. Sessions
@@ -296,11 +299,12 @@ typedef struct rkv_sampler rkv_sampler;
 
 /* Greedy. */
 RKV_API rkv_sampler_options rkv_sampler_options_default(void);
+/* n_vocab >= 1. Errors: RKV_E_ARG, RKV_E_MEM. */
 RKV_API rkv_status rkv_sampler_create(rkv_sampler **out, int n_vocab, const rkv_sampler_options *o,
                                       rkv_error *e);
 RKV_API void rkv_sampler_free(rkv_sampler *s);
 /* The next id from logits [n_vocab]; equal logits: the lower id wins. Remembers it for the penalty.
- */
+ * -1, and nothing is remembered, when they are no distribution: one is NaN or +inf, or all -inf. */
 RKV_API int32_t rkv_sampler_next(rkv_sampler *s, const float *logits);
 
 /* log sum exp of n logits, in double. */
@@ -312,7 +316,7 @@ RKV_API double rkv_logits_kl(const float *p, const float *q, int n);
 /* ---- machine --------------------------------------------------------------------------------- */
 
 typedef struct rkv_machine_info {
-    const char *cpu;        /* model name */
+    const char *cpu;        /* model name; this text and the next ones live as long as the process */
     const char *tier, *tier_max;        /* kernels in use; strongest this CPU can run */
     const char *blas;       /* OpenBLAS version and core, "not loaded", or "none" in this build */
     int n_cpu;              /* CPUs this process may use (affinity, cgroup quota) */

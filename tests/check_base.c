@@ -3,7 +3,12 @@
 #include "check.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -11,6 +16,7 @@
 #include "base/noise.h"
 #include "base/thread.h"
 #include "f16.h"
+#include "rkv.h"
 
 /* METHOD section 7, row "generator". */
 static void check_noise(void)
@@ -80,6 +86,80 @@ static void check_mem(void)
     CHECK(rkv_thread_available() >= 1 && rkv_thread_count(3) >= 1, "threads");
 }
 
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[200];
+    for (const char *slash = strchr(name, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(path, sizeof path, "%s/%.*s", folder, (int)(slash - name), name);
+        mkdir(path, 0777);
+    }
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    fputs(text, f);
+    fclose(f);
+}
+
+/* Groups in a folder of ours: which limit holds, and what is not in the way. */
+static void check_cgroups(void)
+{
+    char folder[] = "/tmp/rkv-cgroup-XXXXXX", listing[64], command[64];
+    CHECK(mkdtemp(folder) != NULL, "%s", folder);
+    snprintf(listing, sizeof listing, "%s/listing", folder);
+    put(folder, "a/b/memory.max", "max\n");
+    put(folder, "a/b/memory.current", "500\n");
+    put(folder, "a/memory.max", "10000\n");
+    put(folder, "a/memory.current", "9000\n");
+    put(folder, "a/memory.stat", "anon 600\ninactive_file 3000\nactive_file 400\n");
+    put(folder, "memory/c/memory.limit_in_bytes", "9223372036854771712\n");
+    put(folder, "memory/c/memory.usage_in_bytes", "900\n");
+    put(folder, "memory/memory.limit_in_bytes", "7000\n");
+    put(folder, "memory/memory.usage_in_bytes", "6000\n");
+    put(folder, "memory/memory.stat", "inactive_file 5\ntotal_inactive_file 1000\n");
+    static const struct {
+        const char *listing;
+        uint64_t left, limit;
+    } cases[] = {
+        {"0::/a/b\n", 4400, 10000},                 /* of the group above; cache makes room */
+        {"0::/gone/b\n", UINT64_MAX, UINT64_MAX},
+        {"0::/../a\n", UINT64_MAX, UINT64_MAX},
+        {"0::/\n", UINT64_MAX, UINT64_MAX},
+        {"3:cpu,memory:/c\n", 2000, 7000},
+        {"4:memory:/only/outside\n0::/a\n", 2000, 7000},
+        {"3:memoryless:/c\n5:cpu:/\nnonsense\n", UINT64_MAX, UINT64_MAX},
+        {"", UINT64_MAX, UINT64_MAX},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t limit = 0;
+        put(folder, "listing", cases[i].listing);
+        const uint64_t left = rkv_mem_cgroup_left(listing, folder, &limit);
+        CHECK(left == cases[i].left && limit == cases[i].limit, "%s: %llu of %llu",
+              cases[i].listing, (unsigned long long)left, (unsigned long long)limit);
+    }
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK(!system(command), "%s", command);
+}
+
+/* Limits of this process, in a child: they cannot be taken back. */
+static void check_limits(void)
+{
+    static const int limits[] = {RLIMIT_AS, RLIMIT_DATA};
+    for (int i = 0; i < 2; i++) {
+        const pid_t pid = fork();
+        if (!pid) {
+            const uint64_t room = 64 << 20;
+            struct rlimit r = {1 << 30, 1 << 30};
+            setrlimit(limits[i], &r);
+            const uint64_t before = rkv_mem_available(NULL);
+            void *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            const uint64_t after = rkv_mem_available(NULL);
+            _exit(p == MAP_FAILED || before >= 1 << 30 || before - after < room);
+        }
+        int status = -1;
+        waitpid(pid, &status, 0);
+        CHECK(status == 0, "limit #%d is not seen", i);
+    }
+}
+
 static void check_refused(const char *text, const char *expected)
 {
     cJSON *t = NULL;
@@ -106,8 +186,21 @@ static void check_json(void)
     deep[399] = ']';
     cJSON *t = NULL;
     rkv_error e = {0};
-    CHECK(rkv_json_parse(&t, "{}\0{}", 5, "x", &e) == RKV_E_FORMAT && strstr(e.text, "trailing"),
-          "bytes after a NUL: %s", e.text);
+    static const struct {
+        const char *text;
+        size_t n;
+        int accepted;
+    } nul[] = {{"{}\0{}", 5, 0}, {"{}\0", 3, 0}, {"\"a\0b\"", 5, 0}, {"\"a\\u0000b\"", 10, 0},
+               {"{\"\\u0000\":1}", 12, 0}, {"\"\\\\\\u0000\"", 10, 0}, {"\"\\u0000\"", 8, 0},
+               {"\"\\\\u0000\"", 9, 1}, {"\"\\u00000\"", 9, 0}, {"\"\\u0001\"", 8, 1},
+               {"\"\\u000\"", 7, 0}, {"\"u0000\"", 7, 1}};
+    for (size_t i = 0; i < sizeof nul / sizeof *nul; i++) {
+        t = NULL;
+        const rkv_status got = rkv_json_parse(&t, nul[i].text, nul[i].n, "x", &e);
+        CHECK(got == (nul[i].accepted ? RKV_OK : RKV_E_FORMAT), "%s: %s", nul[i].text, e.text);
+        if (!got)
+            cJSON_Delete(t);
+    }
     CHECK(rkv_json_parse(&t, deep, 400, "x", &e) == RKV_E_FORMAT && strstr(e.text, "nested"), "%s",
           e.text);
 
@@ -127,6 +220,7 @@ static void check_json(void)
     CHECK(rkv_json_int(&n, t, "f", 0, 9, "x", &e) == RKV_E_FORMAT, "whole number");
     CHECK(rkv_json_int(&n, t, "none", 0, 9, "x", &e) == RKV_E_FORMAT && strstr(e.text, "missing"),
           "missing");
+    CHECK(rkv_json_has(t, "ids") && !rkv_json_has(t, "IDS"), "keys have a case");
     CHECK(!rkv_json_number(&f, t, "f", 0, 9, "x", &e) && f == 1.5, "%s", e.text);
     CHECK(!rkv_json_string(&s, t, "s", "x", &e) && !strcmp(s, "x"), "%s", e.text);
     const cJSON *a = NULL;
@@ -181,12 +275,96 @@ static void check_text(void)
     CHECK(!strcmp(e.text, "two?lines?"), "%s", e.text);
 }
 
+enum { N_WRITER = 4, N_WRITE = 50 };
+
+static void *write_often(void *arg)
+{
+    const char *path = arg;
+    char text[100];
+    rkv_error e = {0};
+    uintptr_t failed = 0;
+    memset(text, 'x', sizeof text);
+    for (int i = 0; i < N_WRITE; i++)
+        failed += rkv_file_replace(path, text, sizeof text, &e) != RKV_OK;
+    return (void *)failed;
+}
+
+/* Writers of one file do not take each other's temporary names, whatever process left one there. */
+static void check_writers(void)
+{
+    char folder[] = "/tmp/rkv-writers-XXXXXX", path[64], left[96];
+    CHECK(mkdtemp(folder) != NULL, "%s", folder);
+    snprintf(path, sizeof path, "%s/out", folder);
+    snprintf(left, sizeof left, "%s.tmp.%ld.0", path, (long)getpid());
+    fclose(fopen(left, "w"));
+    pthread_t writer[N_WRITER];
+    uintptr_t failed = 0;
+    for (int i = 0; i < N_WRITER; i++)
+        pthread_create(&writer[i], NULL, write_often, path);
+    for (int i = 0; i < N_WRITER; i++) {
+        void *n;
+        pthread_join(writer[i], &n);
+        failed += (uintptr_t)n;
+    }
+    char *back = NULL;
+    size_t n = 0;
+    rkv_error e = {0};
+    CHECK(failed == 0, "%d of %d writes failed", (int)failed, N_WRITER * N_WRITE);
+    CHECK(!rkv_json_read_file(&back, &n, path, 1000, &e) && n == 100, "%zu bytes: %s", n, e.text);
+    rkv_mem_free(back);
+    unlink(path);
+    CHECK(!unlink(left), "the file of another process stays");
+    CHECK(!rmdir(folder), "no temporary file stays");
+}
+
+static void *look_at_machine(void *arg)
+{
+    rkv_machine_info i;
+    rkv_error e = {0};
+    uintptr_t other = 0;
+    (void)arg;
+    for (int k = 0; k < 20; k++) {
+        char before[256];
+        if (rkv_machine_get_info(&i, &e))
+            return (void *)(uintptr_t)1;
+        snprintf(before, sizeof before, "%s", i.cpu);
+        if (rkv_machine_get_info(&i, &e))
+            return (void *)(uintptr_t)1;
+        other += strcmp(before, i.cpu) != 0;
+    }
+    return (void *)other;
+}
+
+/* The machine's description is the same for all who ask at once (a data race shows under the thread
+ * sanitizer). */
+static void check_machine(void)
+{
+    pthread_t thread[N_WRITER];
+    uintptr_t other = 0;
+    for (int i = 0; i < N_WRITER; i++)
+        pthread_create(&thread[i], NULL, look_at_machine, NULL);
+    for (int i = 0; i < N_WRITER; i++) {
+        void *n;
+        pthread_join(thread[i], &n);
+        other += (uintptr_t)n;
+    }
+    CHECK(other == 0, "%d differ", (int)other);
+}
+
 int main(void)
 {
     check_noise();
     check_f16();
     check_mem();
+    check_cgroups();
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    SKIP(2, "sanitizers need their address space");
+#else
+    check_limits();
+#endif
     check_json();
     check_text();
+    check_writers();
+    check_machine();
     return check_end("base");
 }

@@ -33,7 +33,7 @@ OPTIONS = {
     "score": "model ids top logits prefix ctx-size threads ubatch-size " + POLICY,
     "select": "model ids ctx-size threads ubatch-size " + POLICY,
     "profile": "model data output examples response noise noise-seeds resume ctx-size threads",
-    "budget": "kv-policy kv-budget kv-profile kv-window r gamma ctx-size",
+    "budget": "kv-policy kv-budget kv-profile kv-window r gamma ctx-size layers",
     "inspect": "model",
     "template": "model chat-template",
     "bench": "model n-prompt n-gen n-depth repetitions no-warmup output threads ubatch-size kv-policy kv-budget "
@@ -48,7 +48,7 @@ BAD_VALUES = {
     "seed": ["-1", "1e17"], "top": ["-1", "1000001"], "prefix": ["-1"], "kv-window": ["0", "4097"],
     "kv-kernel": ["0", "1024"], "kv-pool": ["min", "", "max|avg"], "kv-pool-order": ["mean"], "r": ["0.9"],
     "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"],
-    "n-gpu-layers": ["-2"], "repetitions": ["0", "1001"],
+    "n-gpu-layers": ["-2"], "layers": ["-1", "1025"], "repetitions": ["0", "1001"],
 }
 
 
@@ -137,6 +137,24 @@ def check_models():
     name = (19).to_bytes(8, "little") + b"blk.1.ffn_up.weight"
     pathlib.Path("strange").write_bytes(data.replace(name, name.replace(b"ffn_up.weight", b"ffn_xp.weight")))
     refused("model strange", INPUT, ["blk.1.ffn_xp.weight"], "run", "-m", "strange", "-p", "x")
+    name = b"\x13\0\0\0\0\0\0\0blk.0.attn_q.weight"      # 8 bytes more here, 8 less of the model's name
+    before, after = data.split(name + b"\2\0\0\0")
+    title = b"\x0c\0\0\0\0\0\0\0general.name\x08\0\0\0"
+    at = before.index(title) + len(title)
+    n = int.from_bytes(before[at:at + 8], "little")
+    before = before[:at] + (n - 8).to_bytes(8, "little") + before[at + 8:at + n] + before[at + 8 + n:]
+    pathlib.Path("shape").write_bytes(before + name + b"\3\0\0\0" + after[:16] + b"\1\0\0\0\0\0\0\0" + after[16:])
+    refused("a third dimension", INPUT, ["blk.0.attn_q.weight", "64 x 64 x 1, expected 64 x 64\n"], "run", "-m", "shape",
+            "-p", "x")
+    pathlib.Path("nan.gguf").write_bytes(data[:-256] + b"\xff" * 256)      # f32 weights that are none
+    for args in (["-p", "x"], ["-p", "x", "--temp", "1", "--json"]):
+        refused("logits that are no numbers", INPUT, ["nan.gguf: the model's logits are not finite"], "run", "-m",
+                "nan.gguf", *args)
+    refused("logits that are no numbers", INPUT, ["logits are not finite"], "profile", "-m", "nan.gguf", "--data",
+            "data", "-o", "out.json")
+    make_model("short.gguf", extra="attention.sliding_window u32 64")
+    r = rkv("run", "-m", "short.gguf", "--ids", "ids", "-c", "500", "-n", "2")
+    check(r.rc == INPUT and "window of 64" in r.err and not r.out, f"past a window that is not followed: {r}")
     for c in COMMANDS:
         if c == "budget":
             continue
@@ -148,10 +166,25 @@ def check_models():
                     stdin=stdin)
 
 
+def check_lost_model():
+    """The model file becomes shorter while it is mapped and in use."""
+    whole = pathlib.Path("slow.gguf").read_bytes()
+    for name, args, first in (("run", ["run", "-p", "x", "-n", "1000000", "--ignore-eos", "-t", "2"], 10),
+                              ("bench", ["bench", "-p", "0", "-n", "100000", "-r", "1", "-t", "2"], 0)):
+        pathlib.Path("lost.gguf").write_bytes(whole)
+        p = start(*args, "-m", "lost.gguf")
+        wait_for_work(p)
+        p.stdout.read(first)
+        os.truncate("lost.gguf", 8192)
+        r = finish(p)
+        check(r.rc == INPUT and r.one_line() and "lost.gguf: " in r.err and "shorter" in r.err, f"{name}: {r}")
+    pathlib.Path("lost.gguf").unlink()
+
+
 def check_ids_inputs():
     bad = {"absent": "No such file", "folder": "Is a directory", "empty": "JSON array", "text": "JSON array",
            "object": "JSON array", "negative": "#1", "half": "#0", "words": "#0", "open": "JSON array",
-           "tail": "after the array", "none": "at least one", "far": "512, expected 0 to 511"}
+           "tail": "after the array", "nul": "after the array", "nul_last": "after the array", "none": "at least one", "far": "512, expected 0 to 511"}
     for name, what in bad.items():
         for args in (["score"], ["select", "--kv-policy", "snapkv", "--kv-budget", "50%"], ["run", "-n", "1"]):
             refused(f"{args[0]} --ids {name}", INPUT, [name + ":", what], *args, "-m", "m.gguf", "--ids", name)
@@ -178,13 +211,18 @@ def check_ids_inputs():
 
 def check_profile_inputs():
     args = ["profile", "-m", "m.gguf", "--response", "8", "-o", "out.json", "--data"]
-    for name, what in {"absent": "No such file", "folder": "not a regular file", "empty": "no example",
-                       "bad3": "line 3", "text": "line 1", "nokey": "line 1", "far_id": "line 1",
-                       "five": "line 1"}.items():
+    for name, what in {"absent": "No such file", "folder": "not a regular file", "pipe": "not a regular file",
+                       "empty": "no example", "bad3": "line 3", "text": "line 1", "nokey": "line 1", "far_id": "line 1",
+                       "five": "line 1", "nul_line": "line 2: holds a NUL", "nul_text": "line 1: a NUL",
+                       "key_case": "neither 'prompt' nor 'prompt_ids'"}.items():
         refused(f"profile --data {name}", INPUT, [name + ":", what], *args, name)
     refused("answers that are not there", INPUT, ["line 1", "answers"], *args, "data", "--response", "answers")
     for value in ("7", "4097", "x", "8x"):
         refused(f"--response {value}", USAGE, [f"'{value}'", "8 to 4096"], *args, "data", "--response", value)
+    make_model("sliding.gguf", family="gemma3", layers=4, window=50, pattern=2)
+    sliding = ["profile", "-m", "sliding.gguf", "-o", "out.json", "--data", "data", "--response"]
+    refused("a greedy answer longer than sliding layers hold", USAGE, ["257 response tokens", "at most 256"],
+            *sliding, "257")
     refused("all prompts too long", USAGE, ["longer than the context"], *args, "data", "-c", "10")
     for path, what in {"absent/x": "No such file", "folder": "Is a directory", "text/x": "Not a directory"}.items():
         refused(f"profile -o {path}", FAILED, [path + ":", what], *args, "data", "-o", path)
@@ -200,13 +238,36 @@ def check_profile_inputs():
     whole = pathlib.Path("profile.json").read_text()
     pathlib.Path("future.json").write_text(whole.replace('"version": 1', '"version": 99'))
     pathlib.Path("short.json").write_text(whole[:-20])
-    for name, what in {"absent": "No such file", "folder": "not a regular file", "empty": "not JSON",
+    pathlib.Path("nul.json").write_text(whole + "\0")
+    pathlib.Path("escape.json").write_text(whole.replace("ripplekv-profile", "ripplekv-profile\\u0000x"))
+    for name, what in {"absent": "No such file", "folder": "not a regular file", "pipe": "not a regular file",
+                       "empty": "not JSON",
                        "text": "not JSON", "object": "'format'", "future.json": "99",
-                       "short.json": "not JSON"}.items():
+                       "short.json": "not JSON", "nul.json": "a NUL", "escape.json": "a NUL"}.items():
         for args in (["select", "-m", "m.gguf", "--ids", "ids"], ["budget", "-c", "1000"]):
             refused(f"{args[0]} --kv-profile {name}", INPUT, [name + ":", what], *args, *policy, name)
     budget = ["budget", "--kv-profile", "profile.json", "-c", "1000", "--kv-budget"]
     refused("budget in bytes", USAGE, ["share"], *budget, "5M")
+    uniform = ["budget", "--kv-policy", "snapkv", "--kv-budget", "20%", "-c", "1000"]
+    got = good_json("a uniform budget without a profile", *uniform, "--layers", "3", "--json")
+    check([x.get("budget") for x in got.get("layers", [])] == [200] * 3 and got.get("total") == 600, f"uniform: {got}")
+    refused("layers of nothing", USAGE, ["--layers"], *uniform)
+    refused("layers of another profile", USAGE, ["--layers 3", "has 2"], *uniform, "--layers", "3", "--kv-profile",
+            "profile.json")
+    refused("ripple without a profile", USAGE, ["--kv-profile"], "budget", "--kv-policy", "ripple", "--layers", "3",
+            "--kv-budget", "20%", "-c", "1000")
+    settings = json.loads(whole)["settings"]
+    check(settings["context"] == 1024 and len(settings["data_hash"]) == 16, f"origin: {settings}")
+    older = json.loads(whole)
+    del older["settings"]["context"], older["settings"]["data_hash"]
+    pathlib.Path("older.json").write_text(json.dumps(older))
+    good("a profile without its origin", "budget", "-c", "1000", *policy, "older.json")
+    good("another context", "profile", "-m", "m.gguf", "--response", "8", "-o", "out.json", "--data", "data", "-c", "77")
+    other = json.loads(pathlib.Path("out.json").read_text())["settings"]
+    check(other["context"] == 77 and other["data_hash"] == settings["data_hash"], f"origin: {other}")
+    good("other data", "profile", "-m", "m.gguf", "--response", "8", "-o", "out.json", "--data", "long")
+    other = json.loads(pathlib.Path("out.json").read_text())["settings"]
+    check(other["context"] == 1024 and other["data_hash"] != settings["data_hash"], f"origin: {other}")
     refused("budget below the floor", USAGE, ["floor"], *budget, "1%")
 
 
@@ -235,6 +296,10 @@ def check_texts():
                                     (["--chat-template", "folder/"], MESSAGES, INPUT, "Is a directory"),
                                     (["--chat-template", "chatml"], b"", INPUT, "JSON"),
                                     (["--chat-template", "chatml"], b"[1]", INPUT, "messages"),
+                                    (["--chat-template", "chatml"], MESSAGES + b"\0x", INPUT, "stdin: holds a NUL"),
+                                    (["--chat-template", "chatml"], MESSAGES.replace(b"hi", b"h\\u0000i"), INPUT,
+                                     "a NUL"),
+                                    (["--chat-template", "./binary"], MESSAGES, INPUT, "binary: holds a NUL"),
                                     (["--chat-template", "chatml"], b"{oops", INPUT, "JSON")):
         refused(f"template {args[1]} {stdin}", code, [what], "template", *args, stdin=stdin)
     pathlib.Path("bad.jinja").write_text("{{ x }}\n{% if %}")
@@ -507,10 +572,34 @@ def check_resume():
         good("resumed", *args)
         check(pathlib.Path(out).read_bytes() == whole, f"{sig.name}: the same profile")
         check(kept.items() <= finished(folder).items(), f"{sig.name}: finished examples stay as they are")
+    check_damaged_resume()
     refused("the folder of another run", INPUT, ["parts.SIGKILL", "another folder"], *profile, "--noise", "0.4",
             "--resume", "parts.SIGKILL", "-o", "x.json")
     refused("a file as the folder", INPUT, ["text"], *profile, "--resume", "text", "-o", "x.json")
     interrupt_unsaved(profile)
+
+
+def check_damaged_resume():
+    """Rows and files that no run could have written; and those of sliding layers, which are no numbers."""
+    make_model("sliding.gguf", family="gemma3", layers=4, window=50, pattern=2)
+    args = ["profile", "-m", "sliding.gguf", "--data", "data", "--response", "8", "--resume", "rows", "-o"]
+    good("rows", *args, "first.json")
+    check(good("rows again", *args, "again.json").rc == 0 and
+          pathlib.Path("again.json").read_bytes() == pathlib.Path("first.json").read_bytes(), "the same profile")
+    whole = finished("rows")[1]
+    for what, column, value in [(x, "kl", whole[:8] + struct.pack("<d", x) + whole[16:])
+                                for x in (float("nan"), -1.0, float("inf"))] + [
+            ("short", "kl", whole[:-1]), ("none", "kl", None), ("no tokens", "n_fed", 0), ("state 7", "state", 7)]:
+        with contextlib.closing(sqlite3.connect("rows/profile.sqlite")) as db, db:
+            db.execute(f"UPDATE example SET {column} = ? WHERE i = 1", (value,))
+        refused(f"a row with {what}", INPUT, ["rows/profile.sqlite: example 1 is damaged"], *args, "x.json")
+        with contextlib.closing(sqlite3.connect("rows/profile.sqlite")) as db, db:
+            db.execute("UPDATE example SET kl = ?, n_fed = 8, state = 1 WHERE i = 1", (whole,))
+    for name in ("first.json", "again.json"):
+        pathlib.Path(name).unlink()
+    pathlib.Path("noise").mkdir()
+    pathlib.Path("noise/profile.sqlite").write_bytes(b"no database" * 1000)
+    refused("no database", INPUT, ["noise/profile.sqlite: ", "not a database"], *args[:-2], "noise", "-o", "x.json")
 
 
 def interrupt_unsaved(profile):
@@ -552,15 +641,25 @@ def check_memory():
                 check(r.out and "rkv:" not in r.err, f"{c} within {limit} bytes: {r}")
             else:
                 check(r.rc == MEMORY and r.one_line() and not r.out, f"{c} within {limit} bytes: {r}")
+    pathlib.Path("many").write_text("[1" + ",2,3" * 100000 + "]")
+    for what in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        limit = (base if what == resource.RLIMIT_AS else 0) + (100 << 20)
+        began = time.monotonic()
+        refused("a prompt that cannot fit", MEMORY, ["200001 tokens needs", "are available", "--kv-budget"], "run",
+                "-m", "slow.gguf", "--ids", "many", "-n", "2",
+                preexec_fn=lambda: resource.setrlimit(what, (limit, limit)))
+        check(time.monotonic() - began < 5, "refused before the work")
+    pathlib.Path("many").unlink()
     check({("run", MEMORY), ("score", MEMORY), ("tokenize", MEMORY)} <= seen, f"limits that bite: {sorted(seen)}")
     for name in ("book", "made.json"):
         pathlib.Path(name).unlink(missing_ok=True)
 
 
 def main():
-    tests = (check_help, check_options, check_environment, check_models, check_ids_inputs, check_profile_inputs,
-             check_texts, check_vocabularies, check_json, check_devices, check_bench_formats, check_top,
-             check_lost_output, check_full_disk, check_determinism, check_interrupted, check_resume, check_memory)
+    tests = (check_help, check_options, check_environment, check_models, check_lost_model, check_ids_inputs,
+             check_profile_inputs, check_texts, check_vocabularies, check_json, check_devices, check_bench_formats,
+             check_top, check_lost_output, check_full_disk, check_determinism, check_interrupted, check_resume,
+             check_memory)
     signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
     with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
         os.chdir(work)

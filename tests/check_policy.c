@@ -2,6 +2,7 @@
 #include "config.h"
 #include "check.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,37 @@ static void check_budget_text(void)
     }
 }
 
+/* Totals are exact for the longest prompts that an int can count, too. */
+static void check_large(void)
+{
+    enum { MAX = 300 };
+    static const int most[] = {1 << 24, 1 << 27, INT_MAX};
+    int wrong = 0;
+    for (int i = 0; i < 3000; i++) {
+        const int n = 1 + (int)draw(MAX), lo = 36, hi = most[i % 3] - (int)draw(1000);
+        double w[MAX], real[MAX];
+        int b[MAX];
+        for (int u = 0; u < n; u++)
+            w[u] = draw(3) ? exp(2.0 * rkv_noise_uniform(78, seed++) - 1.0) : 1.0;
+        const int cap = draw(4) ? lo + (int)draw((uint64_t)(hi - lo)) : hi - (int)draw(5);
+        rkv_divide(b, w, n, (int64_t)cap * n, lo, hi, i % 2 ? 2.0 : 0.0, real);
+        int64_t total = 0;
+        for (int u = 0; u < n; u++) {
+            total += b[u];
+            wrong += b[u] < lo || b[u] > hi;
+        }
+        wrong += total != (int64_t)cap * n;
+    }
+    CHECK(wrong == 0, "%d of 3000 large divisions are not exact", wrong);
+    double w[] = {87, 87, 87, 87, 87, 87, 87, 87, 4}, real[9];  /* all but whole, for a wide notion */
+    int b[9];
+    for (int u = 0; u < 9; u++)
+        w[u] = 1e8 + w[u] / 100.0;
+    rkv_divide(b, w, 9, 900000007, 1, INT_MAX, 0.0, real);
+    CHECK(b[0] == 100000001 && b[6] == 100000001 && b[7] == 100000000 && b[8] == 100000000,
+          "largest remainders: %d %d %d", b[6], b[7], b[8]);
+}
+
 /* Totals, floors and ceilings over random cases; growth when the budget grows. Largest remainder
  * may, on rare constellations, take back one token while the total grows (the Alabama paradox of
  * apportionment); the real-valued shares never shrink. Both facts are checked. */
@@ -132,6 +164,7 @@ static void check_divide(void)
     CHECK(wrong == 0, "%ld of %ld cases break a bound or the total", wrong, n_case);
     CHECK(jump == 0, "%ld shares fall by more than the rounding", jump);
     CHECK(paradox < n_case / 100, "%ld of %ld", paradox, n_case);
+    check_large();
     double w[] = {1, 1, 1}, real[3];
     int b[3];
     rkv_divide(b, w, 3, 11, 1, 10, 0.0, real);
@@ -181,6 +214,8 @@ static void check_caps(void)
         {"10%", 1000, 100},     {"10%", 1004, 100}, {"10%", 1005, 101}, {"100%", 1000, 1000},
         {"99.99%", 1000, 1000}, {"36", 1000, 36},   {"35", 1000, 0},    {"5000", 1000, 1000},
         {"10%", 359, 36},       {"10%", 354, 0},    {"1%", 30, 30},     {"1%", 36, 36},
+        {"10%", 2147483635, 214748364}, {"10%", 2147483645, 214748365},
+        {"30%", 134217725, 40265318}, {"50%", 2147483647, 1073741824},
         {"1%", 37, 0},          {"256k", 1000, 64}, {"100k", 1000, 0},  {"1g", 1000, 1000},
     };
     rkv_error e = {0};
@@ -197,10 +232,15 @@ static void check_caps(void)
         CHECK(cases[i].cap || strstr(e.text, "floor of 36"), "%s", e.text);
     }
     rkv_policy p = rkv_policy_default();
+    int b[1];
     rkv_policy_set_name(&p, "snapkv", &e);
+    rkv_policy_set_budget(&p, "256k", &e);
+    const double bytes[] = {0.0, -1.0, NAN, INFINITY};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        CHECK(rkv_budget_layers(b, NULL, &p, 1, NULL, 1000, bytes[i], &e) == RKV_E_ARG &&
+                  strstr(e.text, "a token of"), "%g bytes: %s", bytes[i], e.text);
     rkv_policy_set_budget(&p, "10%", &e);
     p.pool_kernel = 4;
-    int b[1];
     CHECK(rkv_budget_layers(b, NULL, &p, 1, NULL, 1000, 0, &e) == RKV_E_ARG &&
               strstr(e.text, "odd"),
           "%s", e.text);
@@ -280,7 +320,10 @@ static void check_profile_file(void)
     char *text = NULL;
     size_t n = 0;
     p->noise = 0.5;
+    p->n_ctx = 4096;
+    p->data_hash = UINT64_C(0x0123456789abcdef);
     CHECK(!rkv_profile_print(p, &text, &n, &e), "%s", e.text);
+    CHECK(strstr(text, "\"context\": 4096, \"data_hash\": \"0123456789abcdef\""), "%s", text);
     CHECK(!rkv_profile_parse(&back, text, n, "p.json", &e), "%s", e.text);
     CHECK(back && rkv_profile_n_layer(back) == 3 && rkv_profile_sensitivity(back, 0) == 0.1 &&
               isnan(rkv_profile_sensitivity(back, 1)) &&
@@ -344,6 +387,11 @@ static void check_bad_profiles(void)
     refuse_profile("\"layer\": 1", "\"layer\": 0", RKV_E_FORMAT, "two sensitivities");
     refuse_profile("\"layer\": 1", "\"layer\": 2", RKV_E_FORMAT, "expected 0 to 1");
     refuse_profile("\"layer\": 1", "\"layer\": 0.5", RKV_E_FORMAT, "whole number");
+    refuse_profile("\"greedy\"", "\"Greedy\"", RKV_E_FORMAT, "expected greedy or answers");
+    refuse_profile("\"greedy\"", "\"sampled\"", RKV_E_FORMAT, "'response' is 'sampled'");
+    refuse_profile("\"data_hash\": \"0", "\"data_hash\": \"", RKV_E_FORMAT, "16 hexadecimal");
+    refuse_profile("\"data_hash\": \"0", "\"data_hash\": \"x", RKV_E_FORMAT, "16 hexadecimal");
+    refuse_profile("\"context\": 0", "\"context\": -1", RKV_E_FORMAT, "'context'");
     refuse_profile("\"mean\": 0.1", "\"mean\": -0.1", RKV_E_FORMAT, "'mean'");
     refuse_profile("\"mean\": 0.1", "\"mean\": \"0.1\"", RKV_E_FORMAT, "not a number");
     refuse_profile("\"mean\": 0.1", "\"mean\": null", RKV_E_FORMAT, "not a number");

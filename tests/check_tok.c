@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/noise.h"
+#include "text/vocab.h"
 #include "tiny/tokens.h"
 
 static uint64_t seed_word;
@@ -368,6 +369,41 @@ static void check_growth(void)
     }
 }
 
+/* Special tokens as long as they may be, which the text promises at every byte and never holds. */
+static void check_long_special(void)
+{
+    char text[3][RKV_MAX_SPECIAL + 1];
+    for (int i = 0; i < 3; i++) {
+        memset(text[i], 'a', RKV_MAX_SPECIAL);
+        text[i][RKV_MAX_SPECIAL] = 0;
+        text[i][RKV_MAX_SPECIAL - 1] = (char)('b' + i);
+    }
+    const tiny_token token[] = {{"a", 1, 0}, {"aa", 1, 0}, {text[0], 3, 0}, {text[1], 3, 0},
+                                {text[2], 4, 0}};
+    gguf_writer w = gguf_writer_init();
+    tiny_tok m;
+    rkv_error e = {0};
+    tiny_tokens(&w, "gpt2", "gpt-2", token, 5, "a a");
+    CHECK(!tiny_tok_open(&m, &w, &e), "%s", e.text);
+    if (!m.tok)
+        return;
+    check_growth_of("long special tokens", m.tok, (size_t)1 << 16);
+    const size_t n = (size_t)1 << 20;
+    char *many = malloc(n);
+    int32_t *ids = NULL;
+    size_t n_id = 0;
+    memset(many, 'a', n);
+    many[n - 1] = 'd';
+    const double before = cpu_seconds();
+    CHECK(!rkv_tok_encode(m.tok, many, n, RKV_TOK_SPECIAL, &ids, &n_id, &e), "%s", e.text);
+    CHECK(n_id == (n - RKV_MAX_SPECIAL) / 2 + 1 && ids[n_id - 1] == 4, "%zu ids", n_id);
+    CHECK(cpu_seconds() - before < 60.0, "1 MB in %g s", cpu_seconds() - before);
+    printf("1 MB of one letter beside long special tokens: %.2f s\n", cpu_seconds() - before);
+    rkv_mem_free(ids);
+    free(many);
+    tiny_tok_close(&m);
+}
+
 int main(void)
 {
     check_recorded();
@@ -381,5 +417,6 @@ int main(void)
     check_round_trip("spm", "llama");
     check_round_trip("spm", "gemma3");
     check_growth();
+    check_long_special();
     return check_end("tok");
 }

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "rkv.h"
+#include "text/vocab.h"
 #include "tiny/tokens.h"
 #include "tiny/vocab.h"
 
@@ -254,6 +255,10 @@ static void check_bad_tokens(void)
     memset(huge, 'x', 1 << 20);
     huge[1 << 20] = 0;
     refuse_tokens("gpt2", (tiny_token[]){{huge, 1, 0}}, 1, "", "token #0 has 1048576 bytes");
+    huge[RKV_MAX_SPECIAL + 1] = 0;
+    for (int type = 2; type <= 4; type++)       /* unknown, control, user-defined */
+        refuse_tokens("gpt2", (tiny_token[]){{"a", 1, 0}, {huge, type, 0}}, 2, "",
+                      "special token #1 has 513 bytes, at most 512");
     free(huge);
     refuse_tokens("gpt2", three, 3, NULL, "key 'tokenizer.ggml.merges' is missing");
     refuse_tokens("gpt2", three, 3, "a b\nab", "merge #1 is not two parts");

@@ -105,7 +105,7 @@ def write_inputs():
     ids = [rng.randrange(1, 500) for _ in range(200)]
     texts = {
         "ids": json.dumps(ids), "five": "[1,2,3,4,5]", "none": "[]", "far": "[1,2,3,512]", "object": '{"a":[1]}',
-        "negative": "[1,-2]", "half": "[1.5]", "words": '["a"]', "open": "[1,2", "tail": "[1] 2", "empty": "",
+        "negative": "[1,-2]", "half": "[1.5]", "words": '["a"]', "open": "[1,2", "tail": "[1] 2", "nul": "[1]\0[2]", "nul_last": "[1] \0", "empty": "",
         "text": "no model, no JSON\n", "messages": MESSAGES.decode(),
         "data": "".join(json.dumps({"prompt_ids": [rng.randrange(1, 500) for _ in range(60)]}) + "\n"
                         for _ in range(3)),
@@ -114,6 +114,10 @@ def write_inputs():
     }
     texts["bad3"] = "\n" + texts["data"].split("\n")[0] + "\n{oops\n"
     texts["nokey"] = '{"question":"?"}\n'
+    first = texts["data"].split("\n")[0]
+    texts["nul_line"] = f"{first}\n{first}\0 and more\n"
+    texts["nul_text"] = '{"prompt":"a\\u0000b"}\n'
+    texts["key_case"] = first.replace("prompt_ids", "Prompt_Ids") + "\n"
     texts["far_id"] = '{"prompt_ids":[1,512]}\n'
     for name, text in texts.items():
         pathlib.Path(name).write_text(text)

@@ -85,6 +85,7 @@ static cJSON *model_object(const rkv_model *m)
         {"sliding_window", i->sliding_window},
         {"n_param", (double)i->n_param},
         {"file_bytes", (double)i->file_bytes},
+        {"step_bytes", (double)i->step_bytes},
         {"kv_bytes_per_token_f16", kv_bytes_per_token(i)},
     };
     cJSON *o = cJSON_CreateObject();

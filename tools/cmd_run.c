@@ -61,15 +61,10 @@ static int read_prompt(char **text, const opts *o)
     if (!o->file && !o->prompt)
         return usage(
             "run: give a prompt with -p, a document with -f, or both; or token ids with --ids");
-    const int bad = o->file ? read_all(&document, &n, o->file) : 0;
+    const int bad = o->file ? read_text(&document, &n, o->file) : 0;
     if (bad)
         return bad;
     const char *prompt = o->prompt ? o->prompt : "";
-    if (document && strlen(document) != n) {
-        fprintf(stderr, "rkv: %s: holds a NUL byte, expected text\n", o->file);
-        free(document);
-        return EXIT_INPUT;
-    }
     const size_t size = n + strlen(prompt) + 3;
     *text = malloc(size);
     if (*text)
@@ -137,6 +132,14 @@ static int stream(const answer *a)
     return code;
 }
 
+static int no_distribution(const answer *a)
+{
+    end_progress();
+    fprintf(stderr, "rkv: %s: the model's logits are not finite after a prompt of %zu and an answer "
+            "of %zu tokens\n", rkv_model_get_info(a->m)->path, a->n_prompt, a->n_id);
+    return EXIT_INPUT;
+}
+
 static int generate(answer *a, const opts *o)
 {
     rkv_error e;
@@ -144,6 +147,8 @@ static int generate(answer *a, const opts *o)
     a->stop = "length";
     while (a->n_id < (size_t)o->n_predict) {
         const int32_t id = rkv_sampler_next(a->sampler, rkv_session_logits(a->s));
+        if (id < 0)
+            return no_distribution(a);
         if (!o->ignore_eos && rkv_token_is_end(a->m, id)) {
             a->stop = "eos";
             break;

@@ -32,7 +32,7 @@ int cmd_template(const opts *o)
     if (!code && o->model && rkv_model_load_vocab(&m, o->model, &e))
         code = fail(&e);
     if (!code)
-        code = read_all(&json, &n, "-");
+        code = read_text(&json, &n, "-");
     if (!code)
         code = render(o, m, template_text, json);
     rkv_model_free(m);

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int bar_shown;
+static volatile sig_atomic_t bar_shown;
 
 int fail(const rkv_error *e)
 {
@@ -72,6 +72,47 @@ void catch_signals(void)
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
+}
+
+/* ---- a model file that goes away ---- */
+
+static char lost_file[512] = "rkv: a mapped file";
+static const char lost_why[] = ": cannot be read any more: it became shorter while in use, or its "
+                               "disk failed\n";
+
+static void write_stderr(const char *text)
+{
+    const ssize_t n = write(STDERR_FILENO, text, strlen(text));
+    (void)n;                                    /* there is nobody left to tell */
+}
+
+/* The page that was touched is lost, and with it the work: nothing can be returned to. */
+static void on_lost_page(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_code != BUS_ADRERR) {
+        signal(sig, SIG_DFL);
+        raise(sig);
+        return;
+    }
+    if (bar_shown)
+        write_stderr("\r\033[K");
+    write_stderr(lost_file);
+    write_stderr(lost_why);
+    _exit(EXIT_INPUT);
+}
+
+void catch_lost_pages(const char *path)
+{
+    struct sigaction a = {.sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO};
+    const size_t n = strlen(path), most = sizeof lost_file - 16;
+    snprintf(lost_file, sizeof lost_file, "rkv: %s%s", n > most ? "..." : "",
+             n > most ? path + n - most + 4 : path);
+    for (char *c = lost_file; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGBUS, &a, NULL);
 }
 
 double now_s(void)
@@ -227,6 +268,17 @@ int read_all(char **text, size_t *n, const char *path)
     return 0;
 }
 
+int read_text(char **text, size_t *n, const char *path)
+{
+    const int bad = read_all(text, n, path);
+    if (bad || !memchr(*text, 0, *n))
+        return bad;
+    fprintf(stderr, "rkv: %s: holds a NUL byte, expected text\n", shown(path));
+    free(*text);
+    *text = NULL;
+    return EXIT_INPUT;
+}
+
 int find_template(char **text, const char *name)
 {
     size_t n;
@@ -238,7 +290,7 @@ int find_template(char **text, const char *name)
         return usage("--chat-template '%.40s': expected a file or one of %s", name,
                      rkv_template_names());
     if (!builtin)
-        return read_all(text, &n, name);
+        return read_text(text, &n, name);
     *text = strdup(builtin);
     return *text ? 0 : no_memory("chat template");
 }
@@ -258,7 +310,9 @@ int read_ids(int32_t **ids, size_t *n, const char *path)
         return bad;
     const char *end = NULL;
     cJSON *array = cJSON_ParseWithLengthOpts(text, n_byte, &end, 0);
-    const int tail = array && end[strspn(end, " \t\r\n")] != 0;
+    while (array && end < text + n_byte && strchr(" \t\r\n", *end) && *end)
+        end++;
+    const int tail = array && end < text + n_byte;
     free(text);
     if (json_lost) {
         cJSON_Delete(array);

@@ -33,6 +33,10 @@ int show_progress(void *ctx, const char *phase, int64_t done, int64_t total);
 /* Clears the bar's line, if one is there. */
 void end_progress(void);
 
+/* From here on a page of the mapped file `path` that cannot be read any more (SIGBUS) ends the process
+ * with one line and EXIT_INPUT. */
+void catch_lost_pages(const char *path);
+
 /* -m is given and loads. 0 or an exit code. */
 int load_model(rkv_model **m, const opts *o);
 /* Policy from the options; *profile is to be freed after its last use. 0 or an exit code. */
@@ -41,6 +45,8 @@ rkv_session_options session_options(const opts *o, const rkv_policy *p);
 
 /* Whole file or stdin ("-"), 0-terminated, freed with free. 0 or an exit code. */
 int read_all(char **text, size_t *n, const char *path);
+/* The same; a NUL in it is refused. */
+int read_text(char **text, size_t *n, const char *path);
 /* Text of a chat template by its name, or from a file; freed with free. NULL in *text when name is
  * NULL: the model's own. 0 or an exit code. */
 int find_template(char **text, const char *name);

@@ -91,6 +91,8 @@ static const option table[] = {
      "20% of the prompt, 4096 tokens per layer and head, or 512M bytes"},
     {"kv-profile", NULL, NULL, TEXT, AT(kv_profile), NULL, 0, 0, CACHE | CMD_BUDGET, "FILE",
      "profile of the model, made by rkv profile"},
+    {"layers", NULL, NULL, INT, AT(layers), "0", 0, 1024, CMD_BUDGET, "N",
+     "layers that share the budget, where no profile tells them"},
     {"kv-window", NULL, NULL, INT, AT(window), "32", 1, 4096, CACHE | CMD_BUDGET, "N",
      "last prompt tokens that score and stay"},
     {"kv-kernel", NULL, NULL, INT, AT(kernel), "7", 1, 1023, CACHE, "N",

@@ -43,6 +43,7 @@ static const struct {
      "One pass over the examples; the profile divides budgets for policy ripple, at any budget."},
     {"budget", CMD_BUDGET, cmd_budget, "budgets of each layer from a profile",
      "usage: rkv budget --kv-profile FILE --kv-budget B -c N [--r R] [--gamma G]\n"
+     "       rkv budget --kv-policy snapkv --layers L --kv-budget B -c N\n"
      "The arithmetic alone: tokens per KV head of each layer for a prompt of N tokens."},
     {"inspect", CMD_INSPECT, cmd_inspect, "model, machine and kernels",
      "usage: rkv inspect [MODEL]\n"
@@ -132,6 +133,8 @@ int main(int argc, char **argv)
         verbose = o.verbose;
         rkv_log_set(on_log, NULL);
         json_start();
+        if (o.model)
+            catch_lost_pages(o.model);
         const int code = commands[i].run(&o);
         end_progress();
         return code;

@@ -38,9 +38,25 @@ static rkv_status check_tree(const cJSON *node, int depth, const char *source, r
     return RKV_OK;
 }
 
+/* A NUL, raw or escaped, would silently end the string that holds it. Backslashes stand in strings
+ * only, each with the character that it escapes. */
+static rkv_status check_nul(const char *text, size_t n, const char *source, rkv_error *e)
+{
+    const char *nul = memchr(text, 0, n);
+    for (size_t i = 0; !nul && i + 5 < n; i++)
+        if (text[i] == '\\' && !memcmp(text + i + 1, "u0000", 5))
+            nul = text + i;
+        else
+            i += text[i] == '\\';
+    return nul ? rkv_fail(e, RKV_E_FORMAT, "%s: a NUL character at byte %zu, expected text", source,
+                          (size_t)(nul - text))
+               : RKV_OK;
+}
+
 rkv_status rkv_json_parse(cJSON **out, const char *text, size_t n, const char *source, rkv_error *e)
 {
     const char *end = NULL;
+    RKV_TRY(check_nul(text, n, source, e));
     cJSON *tree = cJSON_ParseWithLengthOpts(text, n, &end, 0);
     if (!tree)
         return rkv_fail(e, RKV_E_FORMAT, "%s: not JSON at byte %zu", source,
@@ -93,6 +109,11 @@ rkv_status rkv_json_read_file(char **text, size_t *n, const char *path, size_t m
     *text = buf;
     *n = (size_t)st.st_size;
     return RKV_OK;
+}
+
+int rkv_json_has(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key) != NULL;
 }
 
 rkv_status rkv_json_get(const cJSON **out, const cJSON *object, const char *key, const char *source,

@@ -12,13 +12,16 @@
 
 #include "base/err.h"
 
-/* Parses n bytes of text; the tree belongs to the caller (cJSON_Delete). RKV_E_FORMAT, RKV_E_MEM.
- */
+/* Parses n bytes of text, which hold one value, no key twice and no NUL, escaped or not; the tree
+ * belongs to the caller (cJSON_Delete). RKV_E_FORMAT, RKV_E_MEM. */
 rkv_status rkv_json_parse(cJSON **out, const char *text, size_t n, const char *source,
                           rkv_error *e);
 
 /* Reads a whole regular file of at most max bytes, 0-terminated; freed with rkv_mem_free. */
 rkv_status rkv_json_read_file(char **text, size_t *n, const char *path, size_t max, rkv_error *e);
+
+/* The object has this key, written so; 0 for what is no object. */
+int rkv_json_has(const cJSON *object, const char *key);
 
 /* Members of an object. A missing key or another type is RKV_E_FORMAT. */
 rkv_status rkv_json_get(const cJSON **out, const cJSON *object, const char *key, const char *source,

@@ -2,11 +2,9 @@
 #include "base/mem.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 /* Sits in front of each block; 64 bytes, so that the block keeps the alignment. */
 typedef struct header {
@@ -114,64 +112,4 @@ void rkv_mem_peak_reset(void)
 void rkv_mem_fail_after(long k)
 {
     atomic_store(&fail_after, k);
-}
-
-/* Value of "key: n kB" in a file of /proc, in bytes; UINT64_MAX when absent. */
-static uint64_t proc_value(const char *path, const char *key)
-{
-    FILE *f = fopen(path, "r");
-    if (!f)
-        return UINT64_MAX;
-    char line[256];
-    uint64_t v = UINT64_MAX;
-    const size_t n = strlen(key);
-    while (fgets(line, sizeof line, f))
-        if (!strncmp(line, key, n) && line[n] == ':') {
-            v = strtoull(line + n + 1, NULL, 10) << 10;
-            break;
-        }
-    fclose(f);
-    return v;
-}
-
-/* The number in a one-line file; UINT64_MAX for "max" or when it cannot be read. */
-static uint64_t file_number(const char *path)
-{
-    FILE *f = fopen(path, "r");
-    unsigned long long v = UINT64_MAX;
-    if (f) {
-        if (fscanf(f, "%llu", &v) != 1)
-            v = UINT64_MAX;
-        fclose(f);
-    }
-    return v;
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-uint64_t rkv_mem_available(uint64_t *total)
-{
-    const uint64_t machine = proc_value("/proc/meminfo", "MemTotal");
-    uint64_t left = proc_value("/proc/meminfo", "MemAvailable");
-    /* Inside a container the cgroup's root is its own group; v2 first, then v1. */
-    uint64_t limit = file_number("/sys/fs/cgroup/memory.max");
-    uint64_t used = file_number("/sys/fs/cgroup/memory.current");
-    if (limit == UINT64_MAX) {
-        limit = file_number("/sys/fs/cgroup/memory/memory.limit_in_bytes");
-        used = file_number("/sys/fs/cgroup/memory/memory.usage_in_bytes");
-    }
-    if (limit != UINT64_MAX && used != UINT64_MAX)
-        left = least(left, limit > used ? limit - used : 0);
-    struct rlimit as;
-    if (!getrlimit(RLIMIT_AS, &as) && as.rlim_cur != RLIM_INFINITY) {
-        const uint64_t mapped = proc_value("/proc/self/status", "VmSize");
-        if (mapped != UINT64_MAX)
-            left = least(left, as.rlim_cur > mapped ? as.rlim_cur - mapped : 0);
-    }
-    if (total)
-        *total = least(machine, limit);
-    return left;
 }

@@ -33,8 +33,12 @@ static inline size_t rkv_mem_product(size_t a, size_t b)
     return b && a > SIZE_MAX / b ? SIZE_MAX : a * b;
 }
 
-/* Bytes this process may still take: least of MemAvailable, the cgroup's headroom and RLIMIT_AS;
- * UINT64_MAX when unknown. *total (may be NULL): the machine's or the cgroup's size. */
+/* available.c: bytes this process may still take: the least of MemAvailable (swap does not count),
+ * the headroom of its cgroups (v1, v2; file cache does not count as used), RLIMIT_AS and
+ * RLIMIT_DATA; UINT64_MAX when unknown. *total (may be NULL): the machine's or the cgroup's size. */
 uint64_t rkv_mem_available(uint64_t *total);
+/* The part of the cgroups: those that the file `listing` (/proc/self/cgroup) names and all above
+ * them, in the file system at root. UINT64_MAX: no limit. *limit: the smallest. */
+uint64_t rkv_mem_cgroup_left(const char *listing, const char *root, uint64_t *limit);
 
 #endif

@@ -70,6 +70,15 @@ static void select_layer(const job *j, int32_t *keep, float *scratch)
     rkv_team_run(j->s->team, head_part, &x, j->s->m->config.n_kv_head);
 }
 
+size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n, int n_query)
+{
+    const rkv_config *c = &s->m->config;
+    const int n_group = c->n_head / c->n_kv_head;
+    const size_t work = rkv_selector_find(p->selector)->scratch(p, n, n_group, c->d_head);
+    return (size_t)n_query * (size_t)n_group * (size_t)c->d_head + (size_t)n +
+           (work > (size_t)n ? work : (size_t)n);
+}
+
 rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, const float *q,
                                       int n_query, int room, rkv_error *e)
 {
@@ -77,11 +86,8 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
     const int n = rkv_kv_at(s->kv, l, 0)->n_slot, budget = s->budget[l];
     if (budget >= n)
         return RKV_OK;
-    job j = {s, p, rkv_selector_find(p->selector), q, n_query, l, n, budget, 0};
-    const int n_group = c->n_head / c->n_kv_head;
-    const size_t work = j.selector->scratch(p, n, n_group, c->d_head);
-    j.head_floats = (size_t)n_query * (size_t)n_group * (size_t)c->d_head + (size_t)n +
-                    (work > (size_t)n ? work : (size_t)n);
+    job j = {s, p, rkv_selector_find(p->selector), q, n_query, l, n, budget,
+             rkv_session_compress_floats(s, p, n, n_query)};
     float *scratch =
         rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, j.head_floats * sizeof *scratch));
     int32_t *keep =

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/plan.h"
 
 typedef struct prefill {
     rkv_session *s;
@@ -27,47 +28,32 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-static rkv_status alloc(prefill *f, rkv_error *e)
+/* On a machine whose size_t is too short for it there is no memory either. */
+static void *take(uint64_t n)
 {
-    const rkv_session *s = f->s;
-    const rkv_config *c = &s->m->config;
-    const size_t n = (size_t)f->n, chunk = (size_t)least(s->o.n_chunk, f->n);
-    const size_t table = n * (size_t)s->m->rope[0].n_pair;
-    f->x = rkv_mem_alloc(rkv_mem_product(n, (size_t)c->d_model * sizeof *f->x));
-    f->pos = rkv_mem_alloc(n * sizeof *f->pos);
-    f->tables = rkv_mem_alloc(rkv_mem_product(table, 2 * (size_t)s->m->n_rope * sizeof *f->tables));
-    f->panels = rkv_mem_alloc(rkv_model_panels_bytes(s->m));
-    f->scratch = rkv_mem_alloc(rkv_step_scratch(c, (int)chunk) * sizeof *f->scratch);
-    f->n_old = rkv_mem_alloc((size_t)c->n_kv_head * sizeof *f->n_old);
-    f->attention.scratch =
-        rkv_mem_alloc((size_t)rkv_team_size(s->team) * rkv_row_attention_floats(c) * sizeof(float));
+    return rkv_mem_alloc(n < SIZE_MAX ? (size_t)n : SIZE_MAX);
+}
+
+static rkv_status alloc(prefill *f, const rkv_prefill_plan *p, rkv_error *e)
+{
+    rkv_session *s = f->s;
+    f->x = take(p->x);
+    f->pos = take(p->pos);
+    f->tables = take(p->tables);
+    f->panels = take(p->panels);
+    f->scratch = take(p->scratch);
+    f->n_old = take(p->n_old);
+    f->attention.scratch = take(p->attention);
+    if (p->observed) {          /* queries that selectors look at */
+        rkv_mem_free(s->seen.q);
+        s->seen = (rkv_observation){take(p->observed), p->n_observed, s->o.observe};
+    }
     if (!f->x || !f->pos || !f->tables || !f->panels || !f->scratch || !f->n_old ||
-        !f->attention.scratch)
+        !f->attention.scratch || (p->observed && !s->seen.q))
         return rkv_fail(e, RKV_E_MEM,
                         "prefill of %d tokens: out of memory, %llu bytes are available; use a "
                         "smaller prompt or --ubatch-size",
                         f->n, (unsigned long long)rkv_mem_available(NULL));
-    return RKV_OK;
-}
-
-/* The queries that selectors look at: all layers' when the session keeps them, else one layer's. */
-static rkv_status alloc_observation(prefill *f, rkv_error *e)
-{
-    rkv_session *s = f->s;
-    const rkv_config *c = &s->m->config;
-    const rkv_selector *selector = rkv_selector_find(s->o.policy.selector);
-    int want = f->policy ? selector->n_query(f->policy) : 0;
-    if (s->o.observe && s->o.policy.window > want)
-        want = s->o.policy.window;
-    if (!f->first_prompt || !want)
-        return RKV_OK;
-    const size_t row = (size_t)c->n_head * (size_t)c->d_head * sizeof *s->seen.q;
-    const size_t rows = (size_t)least(want, f->n) * (size_t)(s->o.observe ? c->n_layer : 1);
-    rkv_mem_free(s->seen.q);
-    s->seen = (rkv_observation){rkv_mem_alloc(rkv_mem_product(rows, row)), least(want, f->n),
-                                s->o.observe};
-    if (!s->seen.q)
-        return rkv_fail(e, RKV_E_MEM, "prefill: out of memory for the observed queries");
     return RKV_OK;
 }
 
@@ -138,18 +124,9 @@ static rkv_status trim_sliding(prefill *f, int l, rkv_error *e)
         keep[i] = n - stay + i;
     rkv_status status = RKV_OK;
     for (int h = 0; !status && h < s->m->config.n_kv_head; h++)
-        status = rkv_kv_compact(s->kv, l, h, keep, stay,
-                                stay + least(RKV_SLIDING_ROOM, rkv_session_room(s)), e);
+        status = rkv_kv_compact(s->kv, l, h, keep, stay, rkv_prefill_sliding_cap(s), e);
     rkv_mem_free(keep);
     return status;
-}
-
-/* Room that stays free behind the first prompt; later prompts take what they need. */
-static int room_after(const prefill *f)
-{
-    const rkv_session *s = f->s;
-    const int left = s->o.n_ctx - s->n_past - f->n, usual = rkv_session_room(s);
-    return least(left, usual);
 }
 
 static rkv_status run_layer(prefill *f, int l, rkv_error *e)
@@ -162,7 +139,7 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
         f->n_old[h] = rkv_kv_at(s->kv, l, h)->n_slot;
         most_old = f->n_old[h] > most_old ? f->n_old[h] : most_old;
     }
-    RKV_TRY(rkv_kv_reserve(s->kv, l, most_old + f->n + (shrinks ? 0 : room_after(f)), e));
+    RKV_TRY(rkv_kv_reserve(s->kv, l, most_old + f->n + (shrinks ? 0 : rkv_prefill_room(s, f->n)), e));
     rkv_model_panels(m, l, f->w, f->panels, s->team);
     f->attention.observed = observed_of(f, l);
     for (int i = 0; i < f->n; i += s->o.n_chunk) {
@@ -175,7 +152,7 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
     }
     if (shrinks)
         RKV_TRY(rkv_session_compress_layer(s, f->policy, l, f->attention.observed,
-                                           f->attention.n_query, room_after(f), e));
+                                           f->attention.n_query, rkv_prefill_room(s, f->n), e));
     return f->first_prompt && rkv_session_skips(s, l) ? trim_sliding(f, l, e) : RKV_OK;
 }
 
@@ -198,10 +175,9 @@ static int collect(void *ctx, int c0, int n_col, const float *logits, int ld)
 static rkv_status hand_out_logits(prefill *f, size_t first, rkv_logits_fn *fn, void *ctx,
                                   rkv_error *e)
 {
-    const size_t most_bytes = (size_t)64 << 20;
     const rkv_model *m = f->s->m;
     const size_t row_bytes = (size_t)m->config.n_vocab * sizeof(float);
-    const int step = least(f->n, row_bytes < most_bytes ? (int)(most_bytes / row_bytes) : 1);
+    const int step = rkv_prefill_logit_rows(f->s, f->n);
     collector t = {rkv_mem_alloc((size_t)step * row_bytes), 0, m->config.n_vocab};
     float *norm = rkv_mem_alloc((size_t)step * (size_t)m->config.d_model * sizeof *norm);
     rkv_status status = RKV_OK;
@@ -228,8 +204,9 @@ static rkv_status run(prefill *f, const int32_t *ids, size_t first, rkv_logits_f
     const rkv_config *c = &s->m->config;
     if (f->first_prompt)
         RKV_TRY(rkv_session_budget(s, &s->o.policy, f->n, e));
-    RKV_TRY(alloc(f, e));
-    RKV_TRY(alloc_observation(f, e));
+    const rkv_prefill_plan plan = rkv_prefill_plan_of(s, f->policy, f->n, fn != NULL);
+    RKV_TRY(rkv_prefill_plan_check(&plan, f->policy, f->n, e));
+    RKV_TRY(alloc(f, &plan, e));
     set_step(f);
     rkv_model_embed(s->m, f->x, ids, f->n);
     for (int l = 0; l < c->n_layer; l++)

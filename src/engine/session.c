@@ -34,6 +34,11 @@ static rkv_status check_options(rkv_session *s, rkv_error *e)
     rkv_session_options *o = &s->o;
     if (o->n_ctx == 0)
         o->n_ctx = s->m->config.n_ctx_train;
+    if (o->n_ctx > s->m->config.n_ctx_most && s->m->config.n_ctx_most < RKV_MAX_CTX)
+        return rkv_fail(e, RKV_E_UNSUPPORTED,
+                        "context of %d tokens: the model's layers have a sliding window of %d, "
+                        "which this version follows only by a context of at most that",
+                        o->n_ctx, s->m->config.n_ctx_most);
     if (o->n_ctx < 1 || o->n_ctx > RKV_MAX_CTX)
         return rkv_fail(e, RKV_E_ARG, "context of %d tokens, expected 1 to %d", o->n_ctx,
                         RKV_MAX_CTX);

@@ -59,6 +59,9 @@ rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_
 rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, const float *q,
                                       int n_query, int room, rkv_error *e);
 
+/* Floats of scratch that this takes for each KV head of a layer of n slots. */
+size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n, int n_query);
+
 /* Budgets of the policy for a prompt of n tokens into s->budget and s->cap. */
 rkv_status rkv_session_budget(rkv_session *s, const rkv_policy *p, int n, rkv_error *e);
 

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "engine/session.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,7 +79,7 @@ int rkv_token_is_end(const rkv_model *m, int32_t id)
 static rkv_status add_token(const rkv_model *m, cJSON *vars, const char *key, int32_t id,
                             rkv_error *e)
 {
-    if (!m || id < 0 || cJSON_HasObjectItem(vars, key))
+    if (!m || id < 0 || rkv_json_has(vars, key))
         return RKV_OK;
     size_t n;
     const char *piece = rkv_tok_piece(m->tok, id, &n);
@@ -125,22 +126,24 @@ const char *rkv_template_names(void)
 
 /* ---- machine ---- */
 
-static const char *cpu_name(void)
+/* Read once: the text is handed out, and other threads may be looking at it. */
+static char cpu_name[128] = "unknown CPU";
+static pthread_once_t cpu_name_once = PTHREAD_ONCE_INIT;
+
+static void read_cpu_name(void)
 {
-    static char name[128] = "unknown CPU";
     FILE *f = fopen("/proc/cpuinfo", "r");
     char line[256];
     while (f && fgets(line, sizeof line, f)) {
-        char *colon = strchr(line, ':');
+        const char *colon = strchr(line, ':');
         if (strncmp(line, "model name", 10) || !colon)
             continue;
-        colon[strcspn(colon, "\n")] = 0;
-        snprintf(name, sizeof name, "%.120s", colon + 2);
+        line[strcspn(line, "\n")] = 0;
+        snprintf(cpu_name, sizeof cpu_name, "%.120s", colon + 1 + strspn(colon + 1, " \t"));
         break;
     }
     if (f)
         fclose(f);
-    return name;
 }
 
 static int numa_nodes(void)
@@ -156,8 +159,9 @@ rkv_status rkv_machine_get_info(rkv_machine_info *out, rkv_error *e)
 {
     rkv_backend be;
     RKV_TRY(rkv_backend_init(&be, e));
+    pthread_once(&cpu_name_once, read_cpu_name);
     *out = (rkv_machine_info){
-        .cpu = cpu_name(),
+        .cpu = cpu_name,
         .tier = be.tier,
         .tier_max = rkv_cpu_tier_name(rkv_cpu_detect()),
         .blas = rkv_blas_name(),

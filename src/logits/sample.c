@@ -53,6 +53,9 @@ rkv_status rkv_sampler_create(rkv_sampler **out, int n_vocab, const rkv_sampler_
                               rkv_error *e)
 {
     const rkv_sampler_options def = rkv_sampler_options_default();
+    if (n_vocab < 1)
+        return rkv_fail(e, RKV_E_ARG, "sampler: a vocabulary of %d tokens, expected at least 1",
+                        n_vocab);
     RKV_TRY(check(o ? o : &def, e));
     rkv_sampler *s = rkv_mem_calloc(1, sizeof *s);
     if (s) {
@@ -149,11 +152,25 @@ static int draw(rkv_sampler *s)
     return n - 1;
 }
 
+/* Something can be chosen: no NaN, which compares false with everything, no +inf, and not only -inf.
+ */
+static int is_distribution(const candidate *c, int n)
+{
+    int bad = 0, some = 0;
+    for (int i = 0; i < n; i++) {
+        bad |= !(c[i].logit < INFINITY);
+        some |= c[i].logit > -INFINITY;
+    }
+    return some && !bad;
+}
+
 int32_t rkv_sampler_next(rkv_sampler *s, const float *logits)
 {
     for (int i = 0; i < s->n_vocab; i++)
         s->list[i] = (candidate){logits[i], i};
     penalize(s);
+    if (!is_distribution(s->list, s->n_vocab))
+        return -1;
     const int32_t id = s->list[s->o.temperature > 0.0f ? draw(s) : greedy(s->list, s->n_vocab)].id;
     if (s->o.repeat_last) {
         s->recent[s->next_recent] = id;

@@ -4,19 +4,6 @@
 #include "config.h"
 #include "model/model.h"
 
-static rkv_status configure(rkv_model *m, rkv_error *e)
-{
-    /* Mixtures of experts share the name; their tensors would be missing one by one. */
-    int64_t n_expert = 0;
-    if (rkv_gguf_has(m->file, "llama.expert_count"))
-        RKV_TRY(rkv_gguf_int(m->file, "llama.expert_count", 0, INT32_MAX, &n_expert, e));
-    if (n_expert)
-        return rkv_fail(e, RKV_E_UNSUPPORTED,
-                        "%s: a mixture of %lld experts; only dense models run",
-                        rkv_gguf_path(m->file), (long long)n_expert);
-    return RKV_OK;
-}
-
 static void layer(const rkv_model *m, rkv_step *s, int l)
 {
     rkv_block_qkv(m, s, l);
@@ -28,7 +15,6 @@ static void layer(const rkv_model *m, rkv_step *s, int l)
 
 const rkv_arch rkv_arch_llama = {
     .name = "llama",
-    .configure = configure,
     .vectors = 1u << RKV_V_ATTN_NORM | 1u << RKV_V_FFN_NORM,
     .layer = layer,
 };

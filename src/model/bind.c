@@ -95,12 +95,14 @@ static rkv_status read_config(rkv_model *m, rkv_error *e)
     c->attn_scale = (float)(1.0 / sqrt(c->d_head));
     c->embed_scale = 1.0f;
     c->rope_neox = m->arch->rope_neox;
+    c->n_ctx_most = RKV_MAX_CTX;
     m->layer = rkv_mem_calloc((size_t)c->n_layer, sizeof *m->layer);
     if (!m->layer)
         return rkv_fail(e, RKV_E_MEM, "%s: out of memory", rkv_gguf_path(m->file));
     if (m->arch->configure)
         RKV_TRY(m->arch->configure(m, e));
-    return rkv_model_bind_rope(m, e);
+    RKV_TRY(rkv_model_bind_rope(m, e)); /* before the context may be limited: scaling looks at it */
+    return rkv_model_check_keys(m, e);
 }
 
 static rkv_status missing(const rkv_model *m, const char *name, rkv_error *e)
@@ -127,6 +129,17 @@ static rkv_status check_usable(const rkv_model *m, const rkv_tensor *t, rkv_erro
     return RKV_OK;
 }
 
+enum { SHAPE_TEXT = 96 };
+
+/* "64 x 64 x 2": all dimensions that the file gives. */
+static const char *shape_text(char text[SHAPE_TEXT], const rkv_tensor *t)
+{
+    int n = snprintf(text, SHAPE_TEXT, "%lld", (long long)t->dim[0]);
+    for (int i = 1; i < t->n_dim; i++)
+        n += snprintf(text + n, (size_t)(SHAPE_TEXT - n), " x %lld", (long long)t->dim[i]);
+    return text;
+}
+
 /* Binds a tensor of n_out rows of n_in elements; n_out 0: any count. */
 static rkv_status bind_matrix(const rkv_model *m, rkv_matrix *out, const char *name, int64_t n_in,
                               int64_t n_out, rkv_error *e)
@@ -136,11 +149,14 @@ static rkv_status bind_matrix(const rkv_model *m, rkv_matrix *out, const char *n
         return missing(m, name, e);
     RKV_TRY(check_usable(m, t, e));
     const int shaped = t->n_dim <= 2 && t->dim[0] == n_in && t->dim[1] <= INT32_MAX;
-    if (!shaped || (n_out && t->dim[1] != n_out))
-        return rkv_fail(e, RKV_E_FORMAT,
-                        "%s: tensor '%s' has shape %lld x %lld, expected %lld x %lld",
-                        rkv_gguf_path(m->file), name, (long long)t->dim[0], (long long)t->dim[1],
-                        (long long)n_in, (long long)n_out);
+    if (!shaped || (n_out && t->dim[1] != n_out)) {
+        char found[SHAPE_TEXT], expected[32] = "any count up to 2147483647";
+        if (n_out)
+            snprintf(expected, sizeof expected, "%lld", (long long)n_out);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: tensor '%s' has shape %s, expected %lld x %s",
+                        rkv_gguf_path(m->file), name, shape_text(found, t), (long long)n_in,
+                        expected);
+    }
     const rkv_dtype_desc *d = rkv_dtype_get(t->type);
     *out = (rkv_matrix){t->data, (ptrdiff_t)rkv_dtype_bytes(d, (size_t)n_in), t->type,
                         (int)t->dim[1], (int)n_in};
@@ -155,9 +171,11 @@ static rkv_status bind_vector(const rkv_model *m, float **out, const char *name,
     if (!t)
         return required ? missing(m, name, e) : RKV_OK;
     RKV_TRY(check_usable(m, t, e));
-    if (t->n_dim != 1 || t->dim[0] != n)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: tensor '%s' has %lld elements, expected %lld",
-                        rkv_gguf_path(m->file), name, (long long)t->dim[0], (long long)n);
+    if (t->n_dim != 1 || t->dim[0] != n) {
+        char found[SHAPE_TEXT];
+        return rkv_fail(e, RKV_E_FORMAT, "%s: tensor '%s' has shape %s, expected %lld",
+                        rkv_gguf_path(m->file), name, shape_text(found, t), (long long)n);
+    }
     *out = rkv_mem_alloc((size_t)n * sizeof **out);
     if (!*out)
         return rkv_fail(e, RKV_E_MEM, "%s: out of memory", rkv_gguf_path(m->file));

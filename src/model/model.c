@@ -75,6 +75,11 @@ static rkv_status copy_string(const rkv_model *m, const char *key, char **out, r
     return RKV_OK;
 }
 
+static uint64_t matrix_bytes(const rkv_matrix *w)
+{
+    return (uint64_t)w->row_stride * (uint64_t)w->n_out;
+}
+
 static void set_info(rkv_model *m)
 {
     const rkv_config *c = &m->config;
@@ -100,8 +105,12 @@ static void set_info(rkv_model *m)
         .sliding_window = c->sliding_window,
         .file_bytes = rkv_gguf_file_bytes(m->file),
     };
-    for (int l = 0; m->layer && l < c->n_layer; l++)
+    i->step_bytes = matrix_bytes(&m->head);
+    for (int l = 0; m->layer && l < c->n_layer; l++) {
         i->n_layer_sliding += m->layer[l].sliding;
+        for (int w = 0; w < RKV_W_COUNT; w++)
+            i->step_bytes += matrix_bytes(&m->layer[l].w[w]);
+    }
     int64_t of_type[RKV_DT_COUNT] = {0};
     for (int t = 0; t < rkv_gguf_n_tensor(m->file); t++) {
         const rkv_tensor *x = rkv_gguf_tensor_at(m->file, t);

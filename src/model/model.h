@@ -25,6 +25,7 @@ typedef struct rkv_rope {       /* one set of angles: theta_i = pos * inv_freq[i
 
 typedef struct rkv_config {
     int n_layer, n_head, n_kv_head, d_head, d_model, d_ff, n_vocab, n_ctx_train;
+    int n_ctx_most;             /* positions up to which the arithmetic is the model's own */
     float norm_eps;
     float attn_scale;           /* on q . k */
     float embed_scale;          /* on the token embedding; 1: none */
@@ -158,6 +159,9 @@ void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], fl
 
 /* Binding (bind.c): reads configuration and tensors of m->file; m->arch is set. */
 rkv_status rkv_model_bind(rkv_model *m, rkv_error *e);
+/* Refuses keys that would change the arithmetic and are not followed (keys.c); m->config is filled.
+ * RKV_E_UNSUPPORTED, naming key, value and what is supported. */
+rkv_status rkv_model_check_keys(rkv_model *m, rkv_error *e);
 /* RoPE settings of the file into m->rope (rope.c). */
 rkv_status rkv_model_bind_rope(rkv_model *m, rkv_error *e);
 

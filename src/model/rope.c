@@ -120,8 +120,10 @@ static rkv_status read_freq_factors(const rkv_model *m, int n_pair, float *out, 
         return RKV_OK;
     if (t->type != RKV_DT_f32 || t->n_dim != 1 || t->dim[0] != n_pair)
         return rkv_fail(e, RKV_E_FORMAT,
-                        "%s: tensor 'rope_freqs.weight' has %lld elements, expected %d f32",
-                        rkv_gguf_path(m->file), (long long)t->dim[0], n_pair);
+                        "%s: tensor 'rope_freqs.weight' has %d dimensions, the first of %lld, type "
+                        "%s; expected 1 of %d f32",
+                        rkv_gguf_path(m->file), t->n_dim, (long long)t->dim[0],
+                        t->type == RKV_DT_COUNT ? "unknown" : rkv_dtype_get(t->type)->name, n_pair);
     memcpy(out, t->data, (size_t)n_pair * sizeof *out);
     for (int i = 0; i < n_pair; i++)
         if (!(out[i] > 0.0f && out[i] < 1e6f))

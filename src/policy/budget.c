@@ -63,6 +63,20 @@ static void round_up(int *b, double *remainder, int n, int64_t left, int hi)
     }
 }
 
+/* Takes one token each from those with the smallest, ties from the higher unit: shares that are whole
+ * but for noise may have been rounded up too many times. */
+static void round_down(int *b, double *remainder, int n, int64_t over, int lo)
+{
+    for (; over > 0; over--) {
+        int best = -1;
+        for (int u = 0; u < n; u++)
+            if (b[u] > lo && (best < 0 || remainder[u] <= remainder[best]))
+                best = u;
+        b[best]--;
+        remainder[best] += 1.0;
+    }
+}
+
 void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, double bound,
                 double *real)
 {
@@ -74,15 +88,15 @@ void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, d
     int64_t given = 0;
     for (int u = 0; u < n; u++) {
         /* A share that is whole but for the rounding of lambda is whole: ties must not hang on
-         * noise. */
-        double x = clamp(lambda * w[u], low, high);
-        if (fabs(x - round(x)) < 1e-9 * (1.0 + x))
-            x = round(x);
-        b[u] = (int)floor(x);
+         * noise, which grows with the share; but half a token is none. */
+        const double x = clamp(lambda * w[u], low, high);
+        const int whole = fabs(x - round(x)) < fmin(1e-9 * (1.0 + x), 1e-3);
+        b[u] = (int)(whole ? round(x) : floor(x));
         real[u] = x - b[u];
         given += b[u];
     }
     round_up(b, real, n, total - given, hi);
+    round_down(b, real, n, given - total, lo);
 }
 
 rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_unit, int n, double bytes_per_token,
@@ -93,13 +107,14 @@ rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_unit, int n, doub
     char shown[40] = "full";
     if (p->budget_kind == RKV_BUDGET_SHARE) {
         /* A share is a decimal fraction: half a token must not be lost to its binary rounding. */
-        want = floor(p->budget * n + 0.5 + 1e-7);
+        want = floor(p->budget * n + 0.5 + fmax(1e-7, 1e-15 * n));
         snprintf(shown, sizeof shown, "%g %%", 100.0 * p->budget);
     } else if (p->budget_kind == RKV_BUDGET_TOKENS) {
         want = floor(p->budget);
         snprintf(shown, sizeof shown, "%g tokens", p->budget);
     } else if (p->budget_kind == RKV_BUDGET_BYTES) {
         want = floor(p->budget / (bytes_per_token * n_unit));
+        want -= want * bytes_per_token * n_unit > p->budget;    /* the quotient was rounded up */
         snprintf(shown, sizeof shown, "%g bytes", p->budget);
     }
     if (want >= n || n <= floor_tokens) {       /* nothing to remove: the prompt is left alone */

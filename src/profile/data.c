@@ -30,6 +30,9 @@ static rkv_status cut_lines(rkv_data *d, size_t n, rkv_error *e)
         else
             end = d->text + n;
         number++;
+        if (memchr(c, 0, (size_t)(end - c)))
+            return rkv_fail(e, RKV_E_FORMAT, "%s: line %d: holds a NUL byte, expected JSON",
+                            d->path, number);
         if (!blank(c)) {
             d->number[d->n_line] = number;
             d->line[d->n_line++] = c;
@@ -82,12 +85,12 @@ static rkv_status read_prompt(rkv_example *x, const cJSON *root, const rkv_model
 {
     const cJSON *array;
     const char *text;
-    if (cJSON_HasObjectItem(root, "prompt_ids")) {
+    if (rkv_json_has(root, "prompt_ids")) {
         RKV_TRY(rkv_json_array(&array, root, "prompt_ids", where, e));
         return rkv_json_ids(&x->prompt, &x->n_prompt, array, rkv_model_get_info(m)->n_vocab, where,
                             e);
     }
-    if (!cJSON_HasObjectItem(root, "prompt"))
+    if (!rkv_json_has(root, "prompt"))
         return rkv_fail(e, RKV_E_FORMAT, "%s: neither 'prompt' nor 'prompt_ids' in the object",
                         where);
     RKV_TRY(rkv_json_string(&text, root, "prompt", where, e));
@@ -99,7 +102,7 @@ static rkv_status read_response(rkv_example *x, const cJSON *root, const rkv_mod
                                 const char *where, rkv_error *e)
 {
     const cJSON *array;
-    if (cJSON_HasObjectItem(root, "response_ids")) {
+    if (rkv_json_has(root, "response_ids")) {
         RKV_TRY(rkv_json_array(&array, root, "response_ids", where, e));
         return rkv_json_ids(&x->response, &x->n_response, array, rkv_model_get_info(m)->n_vocab,
                             where, e);

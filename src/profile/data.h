@@ -18,7 +18,7 @@ typedef struct rkv_data {
     uint64_t hash;              /* of the whole text */
 } rkv_data;
 
-/* Reads and cuts the file. RKV_E_IO; RKV_E_FORMAT: no line at all, over 1 GiB; RKV_E_MEM. */
+/* Reads and cuts the file. RKV_E_IO; RKV_E_FORMAT: no line at all, a NUL, over 1 GiB; RKV_E_MEM. */
 rkv_status rkv_data_load(rkv_data *d, const char *path, rkv_error *e);
 void rkv_data_free(rkv_data *d);
 

@@ -3,6 +3,7 @@
 #include "profile/profile.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -124,18 +125,44 @@ static rkv_status parse_model(rkv_profile *p, const cJSON *root, const char *sou
     return alloc_layers(p, n_layer, source, e);
 }
 
+static rkv_status parse_response(rkv_profile *p, const cJSON *s, const char *source, rkv_error *e)
+{
+    const char *response;
+    RKV_TRY(rkv_json_string(&response, s, "response", source, e));
+    p->from_answers = !strcmp(response, "answers");
+    if (p->from_answers || !strcmp(response, "greedy"))
+        return RKV_OK;
+    return rkv_fail(e, RKV_E_FORMAT, "%s: key 'response' is '%.40s', expected greedy or answers",
+                    source, response);
+}
+
+/* What the first files of version 1 do not tell. */
+static rkv_status parse_origin(rkv_profile *p, const cJSON *s, const char *source, rkv_error *e)
+{
+    const char *hash;
+    if (rkv_json_has(s, "context"))
+        RKV_TRY(rkv_json_int(&p->n_ctx, s, "context", 0, INT32_MAX, source, e));
+    if (!rkv_json_has(s, "data_hash"))
+        return RKV_OK;
+    RKV_TRY(rkv_json_string(&hash, s, "data_hash", source, e));
+    p->data_hash = strtoull(hash, NULL, 16);
+    if (strlen(hash) == 16 && strspn(hash, "0123456789abcdef") == 16)
+        return RKV_OK;
+    return rkv_fail(e, RKV_E_FORMAT, "%s: key 'data_hash' is '%.40s', expected 16 hexadecimal "
+                    "digits", source, hash);
+}
+
 static rkv_status parse_settings(rkv_profile *p, const cJSON *root, const char *source,
                                  rkv_error *e)
 {
     const cJSON *s, *x;
-    const char *response;
     double position;
     RKV_TRY(rkv_json_get(&s, root, "settings", source, e));
     RKV_TRY(rkv_json_number(&p->noise, s, "noise", 0.0, 1e3, source, e));
     RKV_TRY(rkv_json_int(&p->n_seed, s, "noise_seeds", 1, 1 << 20, source, e));
     RKV_TRY(rkv_json_int(&p->n_response, s, "response_tokens", 1, 1 << 20, source, e));
-    RKV_TRY(rkv_json_string(&response, s, "response", source, e));
-    p->from_answers = !strcmp(response, "answers");
+    RKV_TRY(parse_response(p, s, source, e));
+    RKV_TRY(parse_origin(p, s, source, e));
     RKV_TRY(copy_string(&p->tier, s, "tier", source, e));
     RKV_TRY(rkv_json_get(&x, root, "examples", source, e));
     RKV_TRY(rkv_json_int(&p->n_example, x, "used", 1, INT32_MAX, source, e));
@@ -259,8 +286,10 @@ rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_e
     rkv_text_printf(&t, ", \"n_layer\": %d},\n  \"settings\": {", p->n_layer);
     put_string(&t, "response", p->from_answers ? "answers" : "greedy");
     put_number(&t, "noise", p->noise);
-    rkv_text_printf(&t, ", \"noise_seeds\": %d, \"response_tokens\": %d, ", p->n_seed,
-                    p->n_response);
+    rkv_text_printf(&t,
+                    ", \"noise_seeds\": %d, \"response_tokens\": %d, \"context\": %d, "
+                    "\"data_hash\": \"%016llx\", ",
+                    p->n_seed, p->n_response, p->n_ctx, (unsigned long long)p->data_hash);
     put_string(&t, "perturbed", "values of all prompt tokens of one layer");
     rkv_text_printf(&t, ", ");
     put_string(&t, "signal", "KL(full || perturbed), nats, mean over fed answer tokens");

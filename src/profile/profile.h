@@ -21,6 +21,8 @@ struct rkv_profile {
     double noise;               /* sigma */
     int n_seed, n_response;
     int from_answers;
+    int n_ctx;                  /* longest prompt that was used, in tokens; 0: not recorded */
+    uint64_t data_hash;         /* of the whole calibration file; 0: not recorded */
     int n_example, n_skipped_short, n_skipped_long; /* used; too few answer tokens; over n_ctx */
     int64_t n_position;         /* answer tokens that counted */
     rkv_layer_signal *sensitivity;      /* [n_layer] */

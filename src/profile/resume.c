@@ -4,7 +4,6 @@
 #ifdef HAVE_SQLITE
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -94,6 +93,11 @@ void rkv_resume_close(rkv_resume *r)
     rkv_mem_free(r);
 }
 
+rkv_status rkv_resume_damaged(const rkv_resume *r, int i, rkv_error *e)
+{
+    return rkv_fail(e, RKV_E_FORMAT, "%s: example %d is damaged; remove the folder", r->path, i);
+}
+
 rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, double *kl, int n,
                           int *n_fed, rkv_error *e)
 {
@@ -113,17 +117,12 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, d
         const int found = sqlite3_column_int(q, 0), bytes = sqlite3_column_bytes(q, 2);
         *n_fed = sqlite3_column_int(q, 1);
         if (found < RKV_EXAMPLE_USED || found > RKV_EXAMPLE_LONG ||
-            (found == RKV_EXAMPLE_USED && bytes != n * (int)sizeof *kl)) {
-            s = rkv_fail(e, RKV_E_FORMAT, "%s: example %d is damaged; remove the folder", r->path,
-                         i);
+            (found == RKV_EXAMPLE_USED && (*n_fed < 1 || bytes != n * (int)sizeof *kl))) {
+            s = rkv_resume_damaged(r, i, e);
         } else {
             *state = (enum rkv_example_state)found;
             if (found == RKV_EXAMPLE_USED)
                 memcpy(kl, sqlite3_column_blob(q, 2), (size_t)bytes);
-            for (int k = 0; found == RKV_EXAMPLE_USED && k < n && !s; k++)
-                if (*n_fed < 1 || !(kl[k] >= 0.0 && kl[k] < INFINITY))
-                    s = rkv_fail(e, RKV_E_FORMAT, "%s: example %d is damaged; remove the folder",
-                                 r->path, i);
         }
     }
     sqlite3_finalize(q);
@@ -149,6 +148,12 @@ rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, co
 }
 
 #else
+
+rkv_status rkv_resume_damaged(const rkv_resume *r, int i, rkv_error *e)
+{
+    (void)r;
+    return rkv_fail(e, RKV_E_FORMAT, "example %d is damaged", i);
+}
 
 rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *signature, rkv_error *e)
 {

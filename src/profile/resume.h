@@ -15,10 +15,12 @@ enum rkv_example_state { RKV_EXAMPLE_NEW, RKV_EXAMPLE_USED, RKV_EXAMPLE_SHORT, R
 rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *signature, rkv_error *e);
 void rkv_resume_close(rkv_resume *r);
 
-/* State of example i; for a used one also kl[n] and the number of response tokens. r may be NULL.
- */
+/* State of example i; for a used one also kl[n], whose values the caller judges, and the number of
+ * response tokens, at least 1. r may be NULL: nothing is known. RKV_E_IO, RKV_E_FORMAT. */
 rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, double *kl, int n,
                           int *n_fed, rkv_error *e);
+/* RKV_E_FORMAT: what was stored of example i cannot be. */
+rkv_status rkv_resume_damaged(const rkv_resume *r, int i, rkv_error *e);
 /* Stores it durably, whole or not at all. r may be NULL. */
 rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const double *kl,
                           int n, int n_fed, rkv_error *e);

@@ -72,6 +72,11 @@ static rkv_status greedy_answer(rkv_session *s, int32_t *out, int n, int *n_out,
     *n_out = 0;
     while (!status && *n_out < n) {
         const int32_t id = rkv_sampler_next(sampler, rkv_session_logits(s));
+        if (id < 0) {
+            status = rkv_fail(e, RKV_E_UNSUPPORTED, "after %d tokens of the answer the model's "
+                              "logits are not finite", *n_out);
+            break;
+        }
         if (rkv_token_is_end(s->m, id))
             break;
         out[(*n_out)++] = id;
@@ -165,17 +170,29 @@ static rkv_status measure(job *j, const rkv_example *x, enum rkv_example_state *
 static rkv_status run_example(job *j, enum rkv_example_state *state, double *kl, int *n_fed,
                               rkv_error *e)
 {
-    const int n_ctx = j->o->n_ctx ? j->o->n_ctx : j->m->config.n_ctx_train;
     rkv_example x;
     RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
     rkv_status s = RKV_OK;
     *n_fed = 0;
-    if (x.n_prompt > (size_t)n_ctx)
+    if (x.n_prompt > (size_t)j->profile->n_ctx)
         *state = RKV_EXAMPLE_LONG;
     else
         s = measure(j, &x, state, kl, n_fed, e);
     rkv_example_free(&x);
     return s;
+}
+
+/* What a folder of --resume holds of the example at work; its numbers are checked like an input's.
+ */
+static rkv_status get_finished(job *j, enum rkv_example_state *state, double *kl, int *n_fed,
+                               rkv_error *e)
+{
+    const int n_layer = j->profile->n_layer;
+    RKV_TRY(rkv_resume_get(j->resume, j->at, state, kl, j->n_value, n_fed, e));
+    for (int i = 0; *state == RKV_EXAMPLE_USED && i < j->n_value; i++)
+        if (!j->m->layer[i % n_layer].sliding && !(kl[i] >= 0.0 && kl[i] < INFINITY))
+            return rkv_resume_damaged(j->resume, j->at, e);
+    return RKV_OK;
 }
 
 static rkv_status run_all(job *j, rkv_error *e)
@@ -185,7 +202,7 @@ static rkv_status run_all(job *j, rkv_error *e)
         enum rkv_example_state state;
         int n_fed = 0;
         double *kl = j->kl + (size_t)p->n_example * (size_t)j->n_value;
-        RKV_TRY(rkv_resume_get(j->resume, j->at, &state, kl, j->n_value, &n_fed, e));
+        RKV_TRY(get_finished(j, &state, kl, &n_fed, e));
         if (state == RKV_EXAMPLE_NEW) {
             RKV_TRY(run_example(j, &state, kl, &n_fed, e));
             RKV_TRY(rkv_resume_put(j->resume, j->at, state, kl, j->n_value, n_fed, e));
@@ -252,6 +269,15 @@ static rkv_status open_resume(job *j, rkv_error *e)
     return rkv_resume_open(&j->resume, j->o->resume_dir, signature, e);
 }
 
+/* The longest prompt that is used: its answer must fit into the context, too. */
+static int longest_prompt(const job *j)
+{
+    const rkv_config *c = &j->m->config;
+    const int n_ctx = j->o->n_ctx ? j->o->n_ctx : c->n_ctx_train;
+    const int most = c->n_ctx_most - j->o->n_response;
+    return most < 0 ? 0 : most < n_ctx ? most : n_ctx;
+}
+
 static rkv_status start(job *j, rkv_error *e)
 {
     const rkv_profile_options *o = j->o;
@@ -260,6 +286,8 @@ static rkv_status start(job *j, rkv_error *e)
     j->profile->n_seed = o->n_seed;
     j->profile->n_response = o->n_response;
     j->profile->from_answers = o->from_answers;
+    j->profile->n_ctx = longest_prompt(j);
+    j->profile->data_hash = j->data.hash;
     j->n_example =
         o->n_example_max && o->n_example_max < j->data.n_line ? o->n_example_max : j->data.n_line;
     j->n_value = o->n_seed * j->profile->n_layer;

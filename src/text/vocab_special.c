@@ -158,8 +158,14 @@ static int is_special(const rkv_piece *p)
 static rkv_status load_table(rkv_vocab *v, const rkv_gguf *g, rkv_error *e)
 {
     uint32_t n = 0;
-    for (int32_t i = 0; i < v->n; i++)
-        n += (uint32_t)is_special(&v->piece[i]);
+    for (int32_t i = 0; i < v->n; i++) {
+        if (!is_special(&v->piece[i]))
+            continue;
+        if (v->piece[i].n > RKV_MAX_SPECIAL)
+            return rkv_fail(e, RKV_E_FORMAT, "%s: special token #%d has %u bytes, at most %d are "
+                            "looked for", rkv_gguf_path(g), i, v->piece[i].n, RKV_MAX_SPECIAL);
+        n++;
+    }
     v->special = rkv_mem_alloc(n * sizeof *v->special);
     if (!v->special)
         return rkv_fail(e, RKV_E_MEM, "%s: out of memory for the vocabulary", rkv_gguf_path(g));
@@ -210,6 +216,9 @@ static int32_t match(const rkv_vocab *v, const char *p, size_t n, uint32_t exclu
         if (at == n)
             break;
         const int c = (unsigned char)p[at];
+        if (low < high && (unsigned char)v->special[low].text[at] == c &&
+            (unsigned char)v->special[high - 1].text[at] == c)
+            continue;                           /* they all go on like the text */
         low = bound(v->special, low, high, at, c);
         high = bound(v->special, low, high, at, c + 1);
     }

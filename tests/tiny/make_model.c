@@ -22,7 +22,7 @@ static const option options[] = {
     INT("d-ff", d_ff),          INT("vocab", n_vocab),  INT("ctx", n_ctx),
     TEXT("type", type),         TEXT("rope", rope),     TEXT("tokenizer", tokenizer),
     INT("tied", tied),          INT("window", window),  INT("pattern", pattern),
-    INT("shards", n_shard),
+    INT("shards", n_shard),     TEXT("extra", extra),
 };
 
 static int usage(const char *wrong)

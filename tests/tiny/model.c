@@ -243,6 +243,23 @@ static void put_rope(const maker *m, gguf_writer *w)
         put_int(m, w, "rope.scaling.original_context_length", o->n_ctx > 4 ? o->n_ctx / 4 : 1);
 }
 
+static int put_extra(const maker *m, gguf_writer *w, const char *extra)
+{
+    char suffix[64], type[8];
+    double v;
+    if (sscanf(extra, "%63s %7s %lf", suffix, type, &v) != 3)
+        return 0;
+    if (!strcmp(type, "u32"))
+        gguf_key_u32(w, key(m, suffix), (uint32_t)v);
+    else if (!strcmp(type, "f32"))
+        gguf_key_f32(w, key(m, suffix), (float)v);
+    else if (!strcmp(type, "bool"))
+        gguf_key_bool(w, key(m, suffix), v != 0.0);
+    else
+        return 0;
+    return 1;
+}
+
 static rkv_status put_keys(const maker *m, gguf_writer *w, rkv_error *e)
 {
     const tiny_options *o = m->o;
@@ -265,6 +282,8 @@ static rkv_status put_keys(const maker *m, gguf_writer *w, rkv_error *e)
         put_int(m, w, "attention.value_length", o->d_head);
     }
     put_window(m, w);
+    if (o->extra && !put_extra(m, w, o->extra))
+        return rkv_fail(e, RKV_E_ARG, "'%s': expected SUFFIX TYPE VALUE", o->extra);
     const uint32_t several = m->mixed ? FILE_TYPE_Q4_K_M : FILE_TYPE_GUESSED;
     gguf_key_u32(w, "general.file_type", m->mixed || m->all ? several : file_type[m->type]);
     if (m->f->bit == LLAMA) {

@@ -1,0 +1,173 @@
+/* The arithmetic of prefill's memory. prefill.c takes its sizes from here, so that the plan and the
+ * allocations cannot differ. */
+#include "config.h"
+#include "engine/plan.h"
+
+#include <limits.h>
+
+#include "base/mem.h"
+#include "engine/prefill.h"
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+int rkv_prefill_room(const rkv_session *s, int n)
+{
+    return least(s->o.n_ctx - s->n_past - n, rkv_session_room(s));
+}
+
+int rkv_prefill_sliding_cap(const rkv_session *s)
+{
+    return s->m->config.sliding_window - 1 + least(RKV_SLIDING_ROOM, rkv_session_room(s));
+}
+
+int rkv_prefill_logit_rows(const rkv_session *s, int n)
+{
+    const size_t most_bytes = (size_t)64 << 20;
+    const size_t row = (size_t)s->m->config.n_vocab * sizeof(float);
+    return least(n, row < most_bytes ? (int)(most_bytes / row) : 1);
+}
+
+/* ---- the cache ---- */
+
+typedef struct growth {         /* of the cache, in bytes; may fall below where it began */
+    int64_t now, peak;
+} growth;
+
+static void grow(growth *g, int64_t bytes, int64_t transient)
+{
+    g->now += bytes;
+    if (g->now + transient > g->peak)
+        g->peak = g->now + transient;
+}
+
+/* Every head of a layer gets a block of cap slots for its old one, one after the other; `beside`
+ * bytes are taken meanwhile. */
+static void replace_heads(growth *g, const rkv_session *s, int *old, int cap, int64_t beside)
+{
+    const rkv_kv *kv = s->kv;
+    const int64_t slot = (int64_t)(kv->k_bytes + kv->v_bytes + sizeof *kv->head->pos);
+    for (int h = 0; h < kv->n_kv_head; h++) {
+        grow(g, cap * slot, beside);
+        grow(g, -old[h] * slot, beside);
+        old[h] = cap;
+    }
+}
+
+/* Scratch of selecting in one layer. */
+static int64_t selection_bytes(const rkv_session *s, const rkv_policy *p, int n, int n_observed,
+                               int budget)
+{
+    const size_t head = rkv_session_compress_floats(s, p, n, n_observed) * sizeof(float) +
+                        (size_t)budget * sizeof(int32_t);
+    return s->m->config.n_kv_head * (int64_t)head;
+}
+
+static void plan_layer(growth *g, const rkv_session *s, const rkv_policy *p, int l, int n,
+                       int n_observed)
+{
+    const int first = s->n_past == 0, sliding = rkv_session_skips(s, l);
+    const int shrinks = p && first && !sliding && s->budget[l] < n;
+    int old[RKV_MAX_HEAD], most = 0, least_cap = INT_MAX;
+    for (int h = 0; h < s->kv->n_kv_head; h++) {
+        const rkv_kv_head *head = rkv_kv_at(s->kv, l, h);
+        old[h] = head->cap;
+        least_cap = least(least_cap, head->cap);
+        most = head->n_slot > most ? head->n_slot : most;
+    }
+    const int cap = most + n + (shrinks ? 0 : rkv_prefill_room(s, n));
+    if (least_cap < cap)
+        replace_heads(g, s, old, cap, 0);
+    if (shrinks)
+        replace_heads(g, s, old, s->budget[l] + rkv_prefill_room(s, n),
+                      selection_bytes(s, p, n, n_observed, s->budget[l]));
+    const int stay = s->m->config.sliding_window - 1;
+    if (first && sliding && n > stay)
+        replace_heads(g, s, old, rkv_prefill_sliding_cap(s), stay * (int64_t)sizeof(int32_t));
+}
+
+/* ---- the whole ---- */
+
+static void plan_observation(rkv_prefill_plan *out, const rkv_session *s, const rkv_policy *p,
+                             int n)
+{
+    const rkv_config *c = &s->m->config;
+    int want = p ? rkv_selector_find(p->selector)->n_query(p) : 0;
+    if (s->o.observe && s->o.policy.window > want)
+        want = s->o.policy.window;
+    if (s->n_past || !want)
+        return;
+    out->n_observed = least(want, n);
+    out->observed = (uint64_t)out->n_observed * (uint64_t)(s->o.observe ? c->n_layer : 1) *
+                    (uint64_t)c->n_head * (uint64_t)c->d_head * sizeof(float);
+}
+
+/* Rows of logits, their normed inputs, and what rkv_model_head takes. */
+static uint64_t logit_bytes(const rkv_session *s, int n)
+{
+    const rkv_config *c = &s->m->config;
+    const uint64_t rows = (uint64_t)rkv_prefill_logit_rows(s, n), d = (uint64_t)c->d_model;
+    const uint64_t columns = RKV_HEAD_COLUMNS;
+    return sizeof(float) * (rows * ((uint64_t)c->n_vocab + d + columns) + columns * d);
+}
+
+rkv_prefill_plan rkv_prefill_plan_of(const rkv_session *s, const rkv_policy *policy, int n,
+                                     int with_rows)
+{
+    const rkv_model *m = s->m;
+    const rkv_config *c = &m->config;
+    const uint64_t rows = (uint64_t)n;
+    rkv_prefill_plan p = {
+        .x = rows * (uint64_t)c->d_model * sizeof(float),
+        .pos = rows * sizeof(int32_t),
+        .tables = rows * (uint64_t)m->rope[0].n_pair * 2 * (uint64_t)m->n_rope * sizeof(float),
+        .panels = rkv_model_panels_bytes(m),
+        .scratch = rkv_step_scratch(c, least(s->o.n_chunk, n)) * sizeof(float),
+        .n_old = (uint64_t)c->n_kv_head * sizeof(int),
+        .attention = (uint64_t)rkv_team_size(s->team) * rkv_row_attention_floats(c) * sizeof(float),
+    };
+    growth g = {0};
+    plan_observation(&p, s, policy, n);
+    for (int l = 0; l < c->n_layer; l++)
+        plan_layer(&g, s, policy, l, n, p.n_observed);
+    p.kv = (uint64_t)g.peak;
+    if (with_rows)
+        p.logits = logit_bytes(s, n);
+    const int64_t late = g.now + (int64_t)p.logits;
+    p.total = p.x + p.pos + p.tables + p.panels + p.scratch + p.n_old + p.attention + p.observed +
+              (uint64_t)(late > g.peak ? late : g.peak);
+    return p;
+}
+
+/* The option that acts on the largest part. */
+static const char *hint(const rkv_prefill_plan *p, const rkv_policy *policy, uint64_t rows,
+                        uint64_t work)
+{
+    if (p->kv >= rows && p->kv >= work)
+        return policy ? "a smaller --kv-budget or a shorter prompt"
+                      : "a --kv-policy with a --kv-budget, or a shorter prompt";
+    if (rows >= work)
+        return "a shorter prompt";
+    return p->scratch > p->panels ? "a smaller --ubatch-size" : "a smaller model";
+}
+
+rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, const rkv_policy *policy,
+                                  int n, rkv_error *e)
+{
+    const uint64_t small = 16 << 20;            /* its allocations themselves can fail */
+    const uint64_t rows = p->x + p->pos + p->tables + p->observed;
+    const uint64_t work = p->panels + p->scratch + p->n_old + p->attention + p->logits;
+    if (p->total <= small)
+        return RKV_OK;
+    const uint64_t left = rkv_mem_available(NULL);
+    if (p->total <= left)
+        return RKV_OK;
+    return rkv_fail(e, RKV_E_MEM,
+                    "prefill of %d tokens needs %.1f MiB (KV cache %.1f, rows %.1f, scratch %.1f) "
+                    "beside %.1f in use; %.1f MiB are available: use %s",
+                    n, (double)p->total / 0x1p20, (double)p->kv / 0x1p20, (double)rows / 0x1p20,
+                    (double)work / 0x1p20, (double)rkv_mem_current() / 0x1p20,
+                    (double)left / 0x1p20, hint(p, policy, rows, work));
+}

@@ -1,0 +1,35 @@
+/* What a prefill will take of memory, known before it starts (plan.c). */
+#ifndef RKV_PLAN_H
+#define RKV_PLAN_H
+
+#include "engine/session.h"
+
+typedef struct rkv_prefill_plan {       /* all in bytes */
+    uint64_t x, pos, tables, panels, scratch, n_old, attention;         /* buffers of the call */
+    uint64_t observed;          /* queries kept for selection; 0: none */
+    int n_observed;             /* their positions */
+    uint64_t kv;                /* growth of the cache at its peak, with what selection takes */
+    uint64_t logits;            /* rows handed out; at another time than kv's peak */
+    uint64_t total;             /* at the peak, beyond what is allocated before the call */
+} rkv_prefill_plan;
+
+/* Plan of taking n >= 1 tokens more; those of a first prompt have their budgets in s->budget
+ * (rkv_session_budget). policy: NULL when nothing is removed; with_rows: logits of every row are
+ * handed out. total is what the library's own allocations add up to, exactly but for OpenBLAS. */
+rkv_prefill_plan rkv_prefill_plan_of(const rkv_session *s, const rkv_policy *policy, int n,
+                                     int with_rows);
+
+/* RKV_E_MEM, with the numbers and what would help, when the plan cannot fit what is available. */
+rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, const rkv_policy *policy,
+                                  int n, rkv_error *e);
+
+/* Room that stays free behind the first prompt of n tokens; later prompts take what they need. */
+int rkv_prefill_room(const rkv_session *s, int n);
+
+/* Slots that a sliding layer holds after the first prompt, room included. */
+int rkv_prefill_sliding_cap(const rkv_session *s);
+
+/* Rows of logits that are handed out at a time. */
+int rkv_prefill_logit_rows(const rkv_session *s, int n);
+
+#endif
