@@ -80,7 +80,8 @@ typedef struct rkv_model_info {
 /* Loads a GGUF model (first shard of a split one) and its tokenizer. Weights stay in the file's
  * mapping: while the model lives, its files may be replaced (rename) or unlinked, but not shortened
  * or overwritten in place. Touching a page that is gone raises SIGBUS, which the library leaves to
- * its host (the rkv command ends with one line and exit code 3). The environment variable RKV_CPU names the strongest kernel tier to use.
+ * its host (the rkv command ends with one line and exit code 3). The environment variable RKV_CPU
+ * names the strongest kernel tier to use.
  * Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_UNSUPPORTED, RKV_E_MEM; RKV_E_ARG for a bad RKV_CPU. */
 RKV_API rkv_status rkv_model_load(rkv_model **out, const char *path, rkv_error *e);
 /* The same for a file of which only the tokenizer is wanted; weights need not be there. Sessions
@@ -316,7 +317,7 @@ RKV_API double rkv_logits_kl(const float *p, const float *q, int n);
 /* ---- machine --------------------------------------------------------------------------------- */
 
 typedef struct rkv_machine_info {
-    const char *cpu;        /* model name; this text and the next ones live as long as the process */
+    const char *cpu;        /* model name; these texts live as long as the process */
     const char *tier, *tier_max;        /* kernels in use; strongest this CPU can run */
     const char *blas;       /* OpenBLAS version and core, "not loaded", or "none" in this build */
     int n_cpu;              /* CPUs this process may use (affinity, cgroup quota) */

@@ -75,7 +75,8 @@ static void check_window(void)
     static const struct {
         const char *extra;
         int n_ctx;
-    } keys[] = {{"attention.sliding_window u32 0", 2048}, {"attention.sliding_window u32 2048", 2048},
+    } keys[] = {{"attention.sliding_window u32 0", 2048},
+                {"attention.sliding_window u32 2048", 2048},
                 {"attention.sliding_window u32 131072", 2048},
                 {"attention.sliding_window u32 512", 512}};
     for (int f = 0; f < 3; f++)

@@ -124,7 +124,7 @@ static void check_large(void)
         wrong += total != (int64_t)cap * n;
     }
     CHECK(wrong == 0, "%d of 3000 large divisions are not exact", wrong);
-    double w[] = {87, 87, 87, 87, 87, 87, 87, 87, 4}, real[9];  /* all but whole, for a wide notion */
+    double w[] = {87, 87, 87, 87, 87, 87, 87, 87, 4}, real[9];  /* nearly whole shares */
     int b[9];
     for (int u = 0; u < 9; u++)
         w[u] = 1e8 + w[u] / 100.0;

@@ -97,7 +97,7 @@ static void check_truncation(void)
         {1.5f, 3, 1.0f, 0.0f, 1.0f, 0, 1}, {1.5f, 0, 0.8f, 0.0f, 1.0f, 0, 1},
         {1.5f, 0, 1.0f, 0.25f, 1.0f, 0, 1}, {0.0f, 0, 1.0f, 0.0f, 1.0f, 0, 1},
     };
-    static const unsigned want[] = {7, 7, 7, 1};        /* weights 1, .51, .26, .14 of temperature 1.5 */
+    static const unsigned want[] = {7, 7, 7, 1};        /* weights 1, .51, .26, .14, ... */
     for (size_t k = 0; k < sizeof o / sizeof *o; k++) {
         rkv_sampler *s = make(N, &o[k]);
         unsigned seen = 0;

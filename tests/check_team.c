@@ -3,6 +3,8 @@
 #include "config.h"
 #include "check.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -63,6 +65,36 @@ static void check_size(int n_thread)
     rkv_team_free(t);
 }
 
+static void look_at_mask(void *ctx, int part, int thread)
+{
+    int *wrong_mask = ctx;
+    sigset_t blocked;
+    (void)part;
+    nanosleep(&(struct timespec){0, 1000000}, NULL);    /* that all threads come to it */
+    pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+    if (thread && (sigismember(&blocked, SIGBUS) || sigismember(&blocked, SIGSEGV) ||
+                   !sigismember(&blocked, SIGINT) || !sigismember(&blocked, SIGTERM)))
+        wrong_mask[thread] = 2;
+    else
+        wrong_mask[thread] |= 1;
+}
+
+/* Helpers leave SIGINT to the caller, and take what their own instructions raise. */
+static void check_signals(void)
+{
+    int seen_mask[4] = {0}, helpers = 0, bad = 0;
+    rkv_team *t = NULL;
+    rkv_error e = {0};
+    CHECK(!rkv_team_create(&t, 4, &e), "%s", e.text);
+    rkv_team_run(t, look_at_mask, seen_mask, 64);
+    for (int i = 1; i < 4; i++) {
+        helpers += seen_mask[i] != 0;
+        bad += seen_mask[i] > 1;
+    }
+    CHECK(helpers > 0 && !bad, "%d of %d helpers block the wrong signals", bad, helpers);
+    rkv_team_free(t);
+}
+
 int main(void)
 {
     static seen s = {.size = 1};
@@ -73,6 +105,7 @@ int main(void)
     CHECK(rkv_team_size(NULL) == 1, "size of no team");
     for (int n = 1; n <= 9; n++)
         check_size(n);
+    check_signals();
     CHECK(!rkv_team_create(&t, 4, &e), "%s", e.text);
     rkv_team_free(t); /* never ran */
     rkv_team_free(NULL);

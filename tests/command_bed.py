@@ -3,8 +3,10 @@ import json
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
+import time
 
 BUILD = pathlib.Path.cwd()
 RKV = str(BUILD / "rkv")
@@ -60,6 +62,17 @@ def finish(process, stdin=b""):
     return Result(process.returncode, out or b"", err or b"")
 
 
+def wait_for_work(process):
+    """Until it handles SIGINT, which it does from the end of its inputs on."""
+    end = time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < end:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        if any(line.startswith("SigCgt") and int(line.split()[1], 16) & 1 << signal.SIGINT - 1
+               for line in status.splitlines()):
+            return
+        time.sleep(0.005)
+
+
 def rkv(*args, stdin=b"", env=None, **more):
     return finish(start(*args, env=env, **more), stdin)
 
@@ -105,7 +118,8 @@ def write_inputs():
     ids = [rng.randrange(1, 500) for _ in range(200)]
     texts = {
         "ids": json.dumps(ids), "five": "[1,2,3,4,5]", "none": "[]", "far": "[1,2,3,512]", "object": '{"a":[1]}',
-        "negative": "[1,-2]", "half": "[1.5]", "words": '["a"]', "open": "[1,2", "tail": "[1] 2", "nul": "[1]\0[2]", "nul_last": "[1] \0", "empty": "",
+        "negative": "[1,-2]", "half": "[1.5]", "words": '["a"]', "open": "[1,2", "tail": "[1] 2", "empty": "",
+        "nul": "[1]\0[2]", "nul_last": "[1] \0",
         "text": "no model, no JSON\n", "messages": MESSAGES.decode(),
         "data": "".join(json.dumps({"prompt_ids": [rng.randrange(1, 500) for _ in range(60)]}) + "\n"
                         for _ in range(3)),

@@ -53,7 +53,7 @@ static int run(const opts *o, const rkv_policy *p)
     return code;
 }
 
-/* Where the layers come from: the profile, or, for an allocator that looks at none, their number. */
+/* Layers come from the profile or, for an allocator that looks at none, by their number. */
 static int check_layers(const opts *o, const rkv_policy *p)
 {
     if (!p->profile && strcmp(p->allocator, "uniform"))

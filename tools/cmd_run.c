@@ -135,8 +135,8 @@ static int stream(const answer *a)
 static int no_distribution(const answer *a)
 {
     end_progress();
-    fprintf(stderr, "rkv: %s: the model's logits are not finite after a prompt of %zu and an answer "
-            "of %zu tokens\n", rkv_model_get_info(a->m)->path, a->n_prompt, a->n_id);
+    fprintf(stderr, "rkv: %s: the model's logits are not finite after a prompt of %zu and an "
+            "answer of %zu tokens\n", rkv_model_get_info(a->m)->path, a->n_prompt, a->n_id);
     return EXIT_INPUT;
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,12 +90,15 @@ static void write_stderr(const char *text)
 /* The page that was touched is lost, and with it the work: nothing can be returned to. */
 static void on_lost_page(int sig, siginfo_t *info, void *context)
 {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
     (void)context;
     if (info->si_code != BUS_ADRERR) {
         signal(sig, SIG_DFL);
         raise(sig);
         return;
     }
+    while (atomic_flag_test_and_set(&told))     /* another thread was first, and ends us all */
+        pause();
     if (bar_shown)
         write_stderr("\r\033[K");
     write_stderr(lost_file);

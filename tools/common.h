@@ -33,8 +33,8 @@ int show_progress(void *ctx, const char *phase, int64_t done, int64_t total);
 /* Clears the bar's line, if one is there. */
 void end_progress(void);
 
-/* From here on a page of the mapped file `path` that cannot be read any more (SIGBUS) ends the process
- * with one line and EXIT_INPUT. */
+/* From here on a page of the mapped file `path` that cannot be read any more (SIGBUS) ends the
+ * process with one line and EXIT_INPUT. */
 void catch_lost_pages(const char *path);
 
 /* -m is given and loads. 0 or an exit code. */

@@ -35,7 +35,7 @@ static inline size_t rkv_mem_product(size_t a, size_t b)
 
 /* available.c: bytes this process may still take: the least of MemAvailable (swap does not count),
  * the headroom of its cgroups (v1, v2; file cache does not count as used), RLIMIT_AS and
- * RLIMIT_DATA; UINT64_MAX when unknown. *total (may be NULL): the machine's or the cgroup's size. */
+ * RLIMIT_DATA; UINT64_MAX when unknown. *total (may be NULL): the machine's or the cgroup's. */
 uint64_t rkv_mem_available(uint64_t *total);
 /* The part of the cgroups: those that the file `listing` (/proc/self/cgroup) names and all above
  * them, in the file system at root. UINT64_MAX: no limit. *limit: the smallest. */

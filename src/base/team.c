@@ -97,12 +97,16 @@ static void *help(void *arg)
     }
 }
 
-/* Helpers leave the process's signals to its own threads. */
+/* Helpers leave the process's signals to its own threads; those that a helper's own instruction
+ * raises (a page of a mapped file that is gone) must reach a handler: blocked, they kill. */
 static void start(rkv_team *t)
 {
+    static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP};
     sigset_t all, before;
     t->tried = 1;
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&all, own[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; i < t->n_thread - 1; i++) {
         helper *h = &t->helpers[t->n_started];

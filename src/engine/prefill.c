@@ -139,7 +139,8 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
         f->n_old[h] = rkv_kv_at(s->kv, l, h)->n_slot;
         most_old = f->n_old[h] > most_old ? f->n_old[h] : most_old;
     }
-    RKV_TRY(rkv_kv_reserve(s->kv, l, most_old + f->n + (shrinks ? 0 : rkv_prefill_room(s, f->n)), e));
+    const int room = rkv_prefill_room(s, f->n);
+    RKV_TRY(rkv_kv_reserve(s->kv, l, most_old + f->n + (shrinks ? 0 : room), e));
     rkv_model_panels(m, l, f->w, f->panels, s->team);
     f->attention.observed = observed_of(f, l);
     for (int i = 0; i < f->n; i += s->o.n_chunk) {
@@ -152,7 +153,7 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
     }
     if (shrinks)
         RKV_TRY(rkv_session_compress_layer(s, f->policy, l, f->attention.observed,
-                                           f->attention.n_query, rkv_prefill_room(s, f->n), e));
+                                           f->attention.n_query, room, e));
     return f->first_prompt && rkv_session_skips(s, l) ? trim_sliding(f, l, e) : RKV_OK;
 }
 

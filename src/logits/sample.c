@@ -152,8 +152,7 @@ static int draw(rkv_sampler *s)
     return n - 1;
 }
 
-/* Something can be chosen: no NaN, which compares false with everything, no +inf, and not only -inf.
- */
+/* Something can be chosen: no NaN, which compares false with all, no +inf, and not only -inf. */
 static int is_distribution(const candidate *c, int n)
 {
     int bad = 0, some = 0;

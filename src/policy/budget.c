@@ -63,8 +63,8 @@ static void round_up(int *b, double *remainder, int n, int64_t left, int hi)
     }
 }
 
-/* Takes one token each from those with the smallest, ties from the higher unit: shares that are whole
- * but for noise may have been rounded up too many times. */
+/* Takes one token each from those with the smallest, ties from the higher unit: shares that are
+ * whole but for noise may have been rounded up too many times. */
 static void round_down(int *b, double *remainder, int n, int64_t over, int lo)
 {
     for (; over > 0; over--) {

@@ -15,7 +15,7 @@
 enum {
     RKV_MAX_VOCAB = 1 << 24,            /* tokens */
     RKV_MAX_PIECE = 65535,              /* bytes of one token's text */
-    RKV_MAX_SPECIAL = 512,              /* ... of a token found by its text: steps at a place of one */
+    RKV_MAX_SPECIAL = 512,              /* ... of a token that is found by its text */
     RKV_MAX_PROBE = 1024                /* steps of a look-up in one of our hash tables */
 };
 
@@ -103,8 +103,8 @@ rkv_status rkv_vocab_get_id(const rkv_gguf *g, const char *key, int32_t n, int32
 rkv_status rkv_vocab_load_special(rkv_vocab *v, const rkv_gguf *g, rkv_error *e);
 
 /* The first token at or after text + from that its own text stands for: its id, *begin its place;
- * of several at one place the longest. At most RKV_MAX_SPECIAL steps for each byte. User-defined tokens always, control and unknown ones if
- * with_control. -1: none, *begin = n. */
+ * of several at one place the longest. User-defined tokens always, control and unknown ones if
+ * with_control. -1: none, *begin = n. At most RKV_MAX_SPECIAL steps for each byte. */
 int32_t rkv_vocab_next_special(const rkv_vocab *v, const char *text, size_t n, size_t from,
                                int with_control, size_t *begin);
 

@@ -45,7 +45,7 @@ typedef struct tiny_options {
     int tied;                   /* no output.weight */
     int window;                 /* gemma3's sliding window in tokens; 0: none */
     int pattern;                /* gemma3's sliding_window_pattern; 0: no key; -1: bools */
-    const char *extra;          /* one more key, "SUFFIX TYPE VALUE", of type u32, f32 or bool; NULL */
+    const char *extra;          /* one more key, "SUFFIX TYPE VALUE", of u32, f32, bool; NULL */
     int n_shard;                /* files; the name must then end in -00001-of-0000N.gguf */
 } tiny_options;
 
