@@ -7,6 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Sanitizers map terabytes: a limit of the address space says nothing under them. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { CHECK_SANITIZED = 1 };
+#else
+enum { CHECK_SANITIZED = 0 };
+#endif
+
 static int check_passed, check_failed, check_skipped;
 
 #define CHECK(condition, ...) \

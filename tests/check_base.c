@@ -357,11 +357,10 @@ int main(void)
     check_f16();
     check_mem();
     check_cgroups();
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-    SKIP(2, "sanitizers need their address space");
-#else
-    check_limits();
-#endif
+    if (CHECK_SANITIZED)
+        SKIP(2, "sanitizers need their address space");
+    else
+        check_limits();
     check_json();
     check_text();
     check_writers();
