@@ -90,8 +90,12 @@ static void check_product(const rkv_backend *be, const char *path, int n_out, in
     const size_t n_w = (size_t)(FIRST + n_out) * (size_t)n_in,
                  n_x = (size_t)n_row * (size_t)(n_in + X_GAP),
                  n_o = (size_t)n_row * (size_t)(n_out + OUT_GAP);
-    const product p = {n_out, n_in, n_row, malloc(n_w * sizeof(float)),
-                       malloc(n_x * sizeof(float)), malloc(n_o * sizeof(float))};
+    const product p = {n_out,
+                       n_in,
+                       n_row,
+                       malloc(n_w * sizeof(float)),
+                       malloc(n_x * sizeof(float)),
+                       malloc(n_o * sizeof(float))};
     float *first = malloc(n_o * sizeof *first);
     for (size_t i = 0; i < n_w; i++)
         p.w[i] = draw();
@@ -139,9 +143,9 @@ enum { N = 200, MORE = 20 };
 
 static int32_t ids[N + MORE];
 
-typedef struct rows {           /* logits of the prompt's rows, then of some decoded tokens */
-    float *logits;              /* [N + MORE][n_vocab] */
-    size_t row;                 /* bytes */
+typedef struct rows { /* logits of the prompt's rows, then of some decoded tokens */
+    float *logits;    /* [N + MORE][n_vocab] */
+    size_t row;       /* bytes */
 } rows;
 
 static int take(void *ctx, int64_t i, int n_row, const float *logits)

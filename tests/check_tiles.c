@@ -1,5 +1,5 @@
-/* The emulation of AMX tested: every misuse that the hardware refuses is refused, and a right use is
- * not. */
+/* The emulation of AMX tested: every misuse that the hardware refuses is refused, and a right use
+ * is not. */
 #include "config.h"
 #include "check.h"
 

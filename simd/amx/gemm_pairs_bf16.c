@@ -1,12 +1,12 @@
 /* gemm_pairs on AMX: blocks of 32 x 32 of c in four tiles, two tiles of a, two of b.
  *
  * The speed to expect, from Intel's optimization manual (chapter on AMX), not measured: a
- * TDPBF16PS takes the multiplier for 16 cycles and does 16 x 16 x 32 products; a tile comes from the
- * first-level cache in 8 cycles. A step of 32 in k is four instructions, 64 cycles, and four loads,
- * 32 cycles, which run beside them: 512 products per cycle, 1.5 T products (3 T operations) per
- * second at 3 GHz. With k = 512, 16 steps, c costs four loads and four stores of 16 cycles to 1,024
- * cycles of products. Then the 32 KiB of b stay in the first-level cache while all rows pass, and a
- * comes from the second level: 2 KiB per step, 32 bytes per cycle. */
+ * TDPBF16PS takes the multiplier for 16 cycles and does 16 x 16 x 32 products; a tile comes from
+ * the first-level cache in 8 cycles. A step of 32 in k is four instructions, 64 cycles, and four
+ * loads, 32 cycles, which run beside them: 512 products per cycle, 1.5 T products (3 T operations)
+ * per second at 3 GHz. With k = 512, 16 steps, c costs four loads and four stores of 16 cycles to
+ * 1,024 cycles of products. Then the 32 KiB of b stay in the first-level cache while all rows pass,
+ * and a comes from the second level: 2 KiB per step, 32 bytes per cycle. */
 #include "config.h"
 #include "kernels.h"
 
@@ -15,9 +15,9 @@
 #include "attr.h"
 
 enum {
-    TILE = 16,          /* rows of a tile, and its columns of 32 bits */
-    SIDE = 2 * TILE,    /* of a block */
-    STEP = 32           /* k of one instruction */
+    TILE = 16,       /* rows of a tile, and its columns of 32 bits */
+    SIDE = 2 * TILE, /* of a block */
+    STEP = 32        /* k of one instruction */
 };
 
 /* Tiles: macros, since the intrinsics paste them into instructions. */
@@ -51,8 +51,8 @@ static void shape(volatile tile_config *t, int tile, int rows, int columns)
     t->colsb[tile] = (uint16_t)(4 * columns);
 }
 
-/* Tiles for a block of c of rows x columns, each 1 to 32. volatile: in GCC 12 _tile_loadconfig tells
- * the compiler of the first eight bytes only, so the others would be stored too late. */
+/* Tiles for a block of c of rows x columns, each 1 to 32. volatile: in GCC 12 _tile_loadconfig
+ * tells the compiler of the first eight bytes only, so the others would be stored too late. */
 static void configure(int rows, int columns)
 {
     volatile tile_config t = {.palette = 1};
@@ -148,8 +148,8 @@ void rkv_gemm_pairs_bf16_amx(float *c, ptrdiff_t ldc, const uint16_t *a, ptrdiff
             rows = least(SIDE, m - i);
             if (i == 0 || rows < SIDE)
                 configure(rows, columns);
-            const block t = {c + i * ldc + j, a + i * lda, b + 2 * j, ldc,  lda,
-                             ldb,             k,           acc,       next, (int)share};
+            const block t = {c + i * ldc + j, a + i * lda, b + 2 * j, ldc, lda, ldb, k, acc, next,
+                             (int)share};
             run_any(&t, rows, columns);
             next += share * 64 * (k / STEP);
         }

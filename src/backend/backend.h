@@ -22,12 +22,12 @@ typedef struct rkv_backend {
     rkv_gemm_path gemm;
 } rkv_backend;
 
-/* Picks kernels for this CPU, no stronger than the environment variable RKV_CPU names. RKV_GEMM=own,
- * blas or bf16 forces the path of prefill products. By default bf16 serves tier amx (mean KL to the
- * f32 products about 1e-4 nats), and OpenBLAS, where it is installed, CPUs for which we have no
- * kernel (tier ref chosen by the CPU, not by RKV_CPU). bf16 works on every tier, in portable C and
- * slowly below amx: to measure what it costs in accuracy. RKV_E_ARG: unknown name, tier not on this
- * CPU; RKV_E_UNSUPPORTED: blas wanted and not there. */
+/* Picks kernels for this CPU, no stronger than the environment variable RKV_CPU names.
+ * RKV_GEMM=own, blas or bf16 forces the path of prefill products. By default bf16 serves tier amx
+ * (mean KL to the f32 products about 1e-4 nats), and OpenBLAS, where it is installed, CPUs for
+ * which we have no kernel (tier ref chosen by the CPU, not by RKV_CPU). bf16 works on every tier,
+ * in portable C and slowly below amx: to measure what it costs in accuracy. RKV_E_ARG: unknown
+ * name, tier not on this CPU; RKV_E_UNSUPPORTED: blas wanted and not there. */
 rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e);
 
 typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a view */

@@ -6,15 +6,15 @@
 #include "base/mem.h"
 
 enum {
-    STEP = 32,      /* n_in is padded to a multiple of it */
-    NR = 32,        /* rows of w in a panel */
-    UNPACK = 256,   /* elements of a row unpacked at a time: a multiple of every block and of STEP */
+    STEP = 32,    /* n_in is padded to a multiple of it */
+    NR = 32,      /* rows of w in a panel */
+    UNPACK = 256, /* elements of a row unpacked at a time: a multiple of every block and of STEP */
     /* Depth of a pass: a panel's slice, 32 KiB, stays in the first-level cache. */
     KC = 512,
     /* Rows that share one pass: their slice of x, 256 KiB, stays in the second-level cache for all
      * panels of a part. */
     MC = 256,
-    PANELS = 8      /* at most so many panels make up a part */
+    PANELS = 8 /* at most so many panels make up a part */
 };
 
 static int least(int a, int b)
@@ -116,10 +116,9 @@ static void product_part(void *ctx, int part, int thread)
     for (int k = 0; k < depth; k += KC)
         for (int j = from; j < to; j += NR) {
             const int nr = least(NR, to - j);
-            job->ops->gemm_pairs[RKV_DT_bf16](job->out + j, job->ldo,
-                                              (const uint16_t *)w->scratch + k, lda,
-                                              panel_at(w, j, k), nr, job->m, nr,
-                                              least(KC, depth - k), k > 0);
+            job->ops->gemm_pairs[RKV_DT_bf16](
+                job->out + j, job->ldo, (const uint16_t *)w->scratch + k, lda, panel_at(w, j, k),
+                nr, job->m, nr, least(KC, depth - k), k > 0);
         }
 }
 
@@ -129,8 +128,14 @@ void rkv_pairs_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const f
     enum { GRAIN = 8 };
     const int n_panel = (w->n_out + NR - 1) / NR, share = n_panel / (2 * rkv_team_size(team));
     for (int i = 0; i < n_row; i += MC) {
-        product_job job = {&be->ops, out + i * ldo, x + i * ldx, ldo, ldx, least(MC, n_row - i),
-                           share < 1 ? 1 : least(share, PANELS), w};
+        product_job job = {&be->ops,
+                           out + i * ldo,
+                           x + i * ldx,
+                           ldo,
+                           ldx,
+                           least(MC, n_row - i),
+                           share < 1 ? 1 : least(share, PANELS),
+                           w};
         rkv_team_ranges(team, round_rows, &job, job.m, GRAIN);
         rkv_team_run(team, product_part, &job, (n_panel + job.n_panel - 1) / job.n_panel);
     }

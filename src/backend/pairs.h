@@ -1,9 +1,9 @@
-/* Products with many rows in bf16: weights and inputs rounded to nearest even, sums in f32 as the op
- * gemm_pairs defines them. Called by the functions of backend.h.
+/* Products with many rows in bf16: weights and inputs rounded to nearest even, sums in f32 as the
+ * op gemm_pairs defines them. Called by the functions of backend.h.
  *
  * Panels: [slice of 512 inputs][panel of 32 weight rows][slice / 2][nr] pairs (w[j][2 q],
- * w[j][2 q + 1]), n_in padded with zeros to a multiple of 32; the last panel is as wide as there are
- * rows left. The panels of a slice lie behind each other in the order in which a product reads
+ * w[j][2 q + 1]), n_in padded with zeros to a multiple of 32; the last panel is as wide as there
+ * are rows left. The panels of a slice lie behind each other in the order in which a product reads
  * them. */
 #ifndef RKV_PAIRS_H
 #define RKV_PAIRS_H

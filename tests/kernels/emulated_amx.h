@@ -1,6 +1,6 @@
-/* AMX's tiles in portable C under the names of the intrinsics, for CPUs without them: read before the
- * sources of the amx tier. What the hardware refuses is refused with the same signal: SIGILL for
- * #UD, SIGSEGV for #GP; the reason goes to stderr. One thread. Source: Intel SDM volume 2,
+/* AMX's tiles in portable C under the names of the intrinsics, for CPUs without them: read before
+ * the sources of the amx tier. What the hardware refuses is refused with the same signal: SIGILL
+ * for #UD, SIGSEGV for #GP; the reason goes to stderr. One thread. Source: Intel SDM volume 2,
  * LDTILECFG, TILELOADD, TILESTORED, TILEZERO, TDPBF16PS, TILERELEASE; palette 1. */
 #ifndef EMULATED_AMX_H
 #define EMULATED_AMX_H

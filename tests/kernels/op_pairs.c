@@ -35,7 +35,8 @@ static operand *halfs(kernel_case *c, size_t n_row, size_t row_len, size_t elem,
     return o;
 }
 
-/* Small shapes are divided in every way; then any shape; then long sums; then infinities and NaN. */
+/* Small shapes are divided in every way; then any shape; then long sums; then infinities and NaN.
+ */
 static void draw(kernel_case *c, int index, case_rng *r)
 {
     static const uint16_t wild[] = {0x7f80, 0xff80, 0x7fc1, 0x7f81};
@@ -120,8 +121,8 @@ static double exact_at(const kernel_case *c, int i, int j, double *sum_abs)
     return sum;
 }
 
-/* Near the exact sum, where it is finite; and like the reference, by the bit where the instruction is
- * emulated by its definition. */
+/* Near the exact sum, where it is finite; and like the reference, by the bit where the instruction
+ * is emulated by its definition. */
 static int judge(const kernel_case *c, char *text)
 {
     const int m = c->dim[M], n = c->dim[N], n_term = c->dim[K] + c->dim[ACC] + 3;
@@ -131,8 +132,8 @@ static int judge(const kernel_case *c, char *text)
         const double bound = tol_sum(n_term, sum_abs) + n_term * 0x1p-126;
         const float got = ((const float *)c->op[C].got)[e];
         if (isfinite(exact) && !(fabs((double)got - exact) <= bound)) {
-            snprintf(text, FAULT_TEXT, "element %d of row %d is %.9g, exact %.9g, bound %.3g", e % n,
-                     e / n, (double)got, exact, bound);
+            snprintf(text, FAULT_TEXT, "element %d of row %d is %.9g, exact %.9g, bound %.3g",
+                     e % n, e / n, (double)got, exact, bound);
             return 0;
         }
 #ifdef RKV_EMULATE_AMX
@@ -163,10 +164,10 @@ static int known_row(kernel_fn f, const uint16_t *a, const uint16_t *b, int n_nu
 
 static int known(kernel_fn f, rkv_dtype dt, char *text)
 {
-    static const uint16_t to4[] = {0x3f80, 0x4000, 0x4040, 0x4080};     /* 1, 2, 3, 4 */
-    static const uint16_t from4[] = {0x4080, 0x4040, 0x4000, 0x3f81};   /* 4, 3, 2, 1 + 2^-7 */
-    static const uint16_t denormal[] = {0x007f}, large[] = {0x7f00};    /* 2^127 */
-    static const uint16_t tiny[] = {0x1c80}, infinite[] = {0x7f80}, none[] = {0};   /* 2^-70 */
+    static const uint16_t to4[] = {0x3f80, 0x4000, 0x4040, 0x4080};   /* 1, 2, 3, 4 */
+    static const uint16_t from4[] = {0x4080, 0x4040, 0x4000, 0x3f81}; /* 4, 3, 2, 1 + 2^-7 */
+    static const uint16_t denormal[] = {0x007f}, large[] = {0x7f00};  /* 2^127 */
+    static const uint16_t tiny[] = {0x1c80}, infinite[] = {0x7f80}, none[] = {0}; /* 2^-70 */
     static const double sums[] = {20.03125, 10.0}, more[] = {21.03125, 11.0}, zero[] = {0.0, 0.0};
     static const double tiny_sums[] = {0.0, 0x1p-70}, wild[] = {NAN, INFINITY}, kept[] = {1.0, 1.0};
     float got[] = {1.0f, 1.0f};
