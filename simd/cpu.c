@@ -1,3 +1,4 @@
+#include "config.h"
 #include "cpu.h"
 
 #include <string.h>
@@ -9,6 +10,7 @@ static const struct {
     {"ref", RKV_ISA_ref},
     {"avx2", RKV_ISA_avx2},
     {"avx512", RKV_ISA_avx512},
+    {"amx", RKV_ISA_amx},
 };
 enum { n_tiers = sizeof tiers / sizeof *tiers };
 
@@ -22,12 +24,30 @@ static uint64_t xcr0(void)
     return (uint64_t)hi << 32 | lo;
 }
 
+#if defined HAVE_AMX && defined __x86_64__ && defined __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Values of arch_prctl (Linux, arch/x86/include/uapi/asm/prctl.h). Kernels before 5.16 refuse. */
+static int amx_permitted(void)
+{
+    enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
+}
+#else
+static int amx_permitted(void)
+{
+    return 0;
+}
+#endif
+
 uint32_t rkv_cpu_detect(void)
 {
     enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29 };       /* 1: ecx */
     enum { AVX2 = 1 << 5, AVX512F = 1 << 16, AVX512DQ = 1 << 17, AVX512BW = 1 << 30 }; /* 7: ebx */
     const uint32_t avx512vl = 1u << 31;
-    enum { YMM = 0x06, ZMM = 0xe6 };                    /* register states that XCR0 names */
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };                                /* 7: edx */
+    enum { YMM = 0x06, ZMM = 0xe6, TILE = 0x60000 };    /* register states that XCR0 names */
     uint32_t a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) ||
         (c & (FMA | OSXSAVE | AVX | F16C)) != (FMA | OSXSAVE | AVX | F16C))
@@ -39,6 +59,10 @@ uint32_t rkv_cpu_detect(void)
     const uint32_t want = AVX512F | AVX512DQ | AVX512BW | avx512vl;
     if ((saved & ZMM) == ZMM && (b & want) == want)
         features |= RKV_ISA_avx512;
+    const uint32_t tiles = AMX_BF16 | AMX_TILE;
+    if (features == RKV_ISA_avx512 && (saved & TILE) == TILE && (d & tiles) == tiles &&
+        amx_permitted())
+        features |= RKV_ISA_amx;
     return features;
 }
 #else
@@ -67,5 +91,5 @@ const char *rkv_cpu_tier_name(uint32_t features)
 
 const char *rkv_cpu_tier_list(void)
 {
-    return "ref, avx2, avx512";
+    return "ref, avx2, avx512, amx";
 }

@@ -25,7 +25,8 @@
  * operations in fmt/<type>.h), so all tiers agree to the bit. Source: ggml block formats. */
 #define RKV_PROTO_unpack(name) void(name)(float *out, const void *src, int64_t n)
 
-/* Packs n floats into a KV row: dst = in, round to nearest even. n % block_len == 0, n >= 0. */
+/* Packs n floats into a row of the type: dst = in, round to nearest even; overflow gives infinity,
+ * a NaN becomes quiet. n % block_len == 0, n >= 0. */
 #define RKV_PROTO_pack(name) void(name)(void *dst, const float *in, int64_t n)
 
 /* y[r] = sum_i w[r][i] x[i] for n_out rows of n_in elements, w_stride bytes apart.
@@ -44,9 +45,23 @@
     void(name)(float *c, ptrdiff_t ldc, const float *a, ptrdiff_t lda, const float *b, \
                ptrdiff_t ldb, int m, int n, int k, int acc)
 
-/* dst[c][r] = src[r][c] for r < n_row, c < n_col; ldd, lds: elements from row to row. Exact. */
+/* c[i][j] = (acc ? c[i][j] : 0) + sum_p a[i][p] b[p][j] of numbers of 16 bits, i < m, j < n, p < k;
+ * k % 32 == 0, any of them may be 0. a: rows of k numbers, lda numbers apart. b: k / 2 rows, ldb
+ * pairs apart, whose pair j is (b[2 q][j], b[2 q + 1][j]).
+ * Sums, by the definition of TDPBF16PS: of each 32 p, the products of even p are one chain of FMAs
+ * in ascending p and those of odd p another, both from 0; then c += even + odd. A denormal counts
+ * as 0 wherever it goes in or comes out. So neither the tile nor a split of k at multiples of 32
+ * changes a bit. Sum tolerance with k + 3 terms, and 2^-126 per term for the denormals.
+ * Fastest when n is 32 and b one panel [k / 2][32] with the next call's panel behind it, which is
+ * prefetched. Source: Intel SDM volume 2, TDPBF16PS. */
+#define RKV_PROTO_gemm_pairs(name)                                                                 \
+    void(name)(float *c, ptrdiff_t ldc, const uint16_t *a, ptrdiff_t lda, const uint16_t *b,       \
+               ptrdiff_t ldb, int m, int n, int k, int acc)
+
+/* dst[c][r] = src[r][c] for words of 32 bits, r < n_row, c < n_col; ldd, lds: words from row to
+ * row. Floats or pairs of 16 bits: no bit changes. */
 #define RKV_PROTO_transpose(name) \
-    void(name)(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_t lds, int n_row, int n_col)
+    void(name)(void *dst, ptrdiff_t ldd, const void *src, ptrdiff_t lds, int n_row, int n_col)
 
 /* s[i][t] = q[i] . k[t] for n_q queries [n_q][d_head] f32 and n_slot keys [n_slot][d_head] of the
  * KV type; lds: floats from row to row of s. d_head % block_len == 0; any count may be 0. Sum
@@ -104,6 +119,7 @@
     RKV_OP(pack) \
     RKV_OP(matvec) \
     RKV_OP(gemm) \
+    RKV_OP(gemm_pairs) \
     RKV_OP(transpose) \
     RKV_OP(kv_score) \
     RKV_OP(kv_mix) \

@@ -25,9 +25,15 @@ static const kernel_row rows[] = {
 };
 enum { n_rows = sizeof rows / sizeof *rows };
 
-/* Tiers that can run here. The build that emulates AVX-512 does so by AVX2, and is for that tier
- * alone. */
-#ifdef RKV_EMULATE_AVX512
+/* Tiers that can run here. The builds that emulate a tier are for that tier alone; AVX-512 is
+ * emulated by AVX2, AMX by portable C. */
+#if defined RKV_EMULATE_AMX
+static const char *const all = "*_amx";
+static uint32_t features(void)
+{
+    return RKV_ISA_amx;
+}
+#elif defined RKV_EMULATE_AVX512
 static const char *const all = "*_avx512";
 static uint32_t features(void)
 {

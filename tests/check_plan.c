@@ -127,24 +127,31 @@ static void check_refused(const rkv_model *m, int sliding)
     }
 }
 
+static void check_family(tiny_options t, const char *family, const char *gemm)
+{
+    const int sliding = !strcmp(family, "gemma3");
+    t.family = family;
+    t.n_layer = 4;
+    t.window = sliding ? 50 : 0;
+    t.pattern = sliding ? 2 : 0;
+    setenv("RKV_GEMM", gemm, 1);
+    rkv_model *m = made_model(&t);
+    check_sizes(m, family);
+    if (CHECK_SANITIZED)
+        SKIP(2, "sanitizers need their address space");
+    else
+        check_refused(m, sliding);
+    rkv_model_free(m);
+}
+
 int main(void)
 {
-    unsetenv("RKV_GEMM");
-    tiny_options t = tiny_defaults();
+    const tiny_options t = tiny_defaults();
     made_ids(ids, N + MORE, t.n_vocab, 5);
-    static const char *const families[] = {"llama", "gemma3"};
+    static const char *const gemm[] = {"own", "bf16"};
     for (int i = 0; i < 2; i++) {
-        t.family = families[i];
-        t.n_layer = 4;
-        t.window = i ? 50 : 0;
-        t.pattern = i ? 2 : 0;
-        rkv_model *m = made_model(&t);
-        check_sizes(m, families[i]);
-        if (CHECK_SANITIZED)
-            SKIP(2, "sanitizers need their address space");
-        else
-            check_refused(m, i);
-        rkv_model_free(m);
+        check_family(t, "llama", gemm[i]);
+        check_family(t, "gemma3", gemm[i]);
     }
     return check_end("plan");
 }

@@ -82,7 +82,7 @@ static void print_help(FILE *f)
     fputs("\nrkv COMMAND --help tells the options; rkv --version the version.\n"
           "Exit codes: 0 ok, 1 failed, 2 usage, 3 bad input file, 4 does not fit in memory, 130 "
           "interrupted.\n"
-          "RKV_CPU=ref|avx2|avx512 limits the kernels to a tier; RKV_CUDA_PLUGIN=FILE names a "
+          "RKV_CPU=ref|avx2|avx512|amx limits the kernels to a tier; RKV_CUDA_PLUGIN=FILE names a "
           "plug-in for\nGPUs other than the installed one.\n", f);
 }
 

@@ -2,6 +2,9 @@
 #include "config.h"
 #include "kernels.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "f16.h"
 
 void rkv_gemm_f32_ref(float *c, ptrdiff_t ldc, const float *a, ptrdiff_t lda, const float *b,
@@ -22,12 +25,56 @@ void rkv_gemm_f32_ref(float *c, ptrdiff_t ldc, const float *a, ptrdiff_t lda, co
     }
 }
 
-void rkv_transpose_f32_ref(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_t lds, int n_row,
+static float flush(float x)
+{
+    return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
+}
+
+static float bf16_flushed(uint16_t b)
+{
+    return flush(rkv_bf16_to_f32(b));
+}
+
+enum { PAIR_COLUMNS = 16 }; /* summed side by side */
+
+/* Adds to w columns the 32 terms that one instruction adds: of a row of a. */
+static void add_32(float *sum, const uint16_t *a, const uint16_t *b, ptrdiff_t ldb, int w)
+{
+    float even[PAIR_COLUMNS] = {0.0f}, odd[PAIR_COLUMNS] = {0.0f};
+    for (int q = 0; q < 16; q++) {
+        const float x = bf16_flushed(a[2 * q]), y = bf16_flushed(a[2 * q + 1]);
+        const uint16_t *pair = b + 2 * q * ldb;
+        for (int j = 0; j < w; j++) {
+            even[j] = flush(fmaf(x, bf16_flushed(pair[2 * j]), even[j]));
+            odd[j] = flush(fmaf(y, bf16_flushed(pair[2 * j + 1]), odd[j]));
+        }
+    }
+    for (int j = 0; j < w; j++)
+        sum[j] = flush(flush(sum[j]) + flush(even[j] + odd[j]));
+}
+
+void rkv_gemm_pairs_bf16_ref(float *c, ptrdiff_t ldc, const uint16_t *a, ptrdiff_t lda,
+                             const uint16_t *b, ptrdiff_t ldb, int m, int n, int k, int acc)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j += PAIR_COLUMNS) {
+            const int w = n - j < PAIR_COLUMNS ? n - j : PAIR_COLUMNS;
+            float *sum = c + i * ldc + j;
+            if (!acc)
+                memset(sum, 0, (size_t)w * sizeof *sum);
+            for (int p = 0; p < k; p += 32)
+                add_32(sum, a + i * lda + p, b + p * ldb + 2 * j, ldb, w);
+        }
+}
+
+void rkv_transpose_f32_ref(void *dst, ptrdiff_t ldd, const void *src, ptrdiff_t lds, int n_row,
                            int n_col)
 {
+    enum { WORD = 4 }; /* bytes: copied as such, since a float register may change a NaN's bits */
     for (int r = 0; r < n_row; r++)
         for (int c = 0; c < n_col; c++)
-            dst[c * ldd + r] = src[r * lds + c];
+            memcpy((char *)dst + WORD * (c * ldd + r), (const char *)src + WORD * (r * lds + c),
+                   WORD);
 }
 
 /* The two KV products for a type whose element i of row t is load(t * d_head + i). */

@@ -38,6 +38,13 @@ void rkv_pack_f16_ref(void *dst, const float *in, int64_t n)
         h[i] = rkv_f32_to_f16(in[i]);
 }
 
+void rkv_pack_bf16_ref(void *dst, const float *in, int64_t n)
+{
+    uint16_t *b = dst;
+    for (int64_t i = 0; i < n; i++)
+        b[i] = rkv_f32_to_bf16(in[i]);
+}
+
 void rkv_rmsnorm_f32_ref(float *out, const float *x, const float *g, int n, float eps)
 {
     double ss = 0.0;

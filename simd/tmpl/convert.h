@@ -29,3 +29,13 @@ void RKV_TIER(pack_f16)(void *dst, const float *in, int64_t n)
     if (i < n)
         v_store_f16_n(h + i, v_load_n(in + i, (int)(n - i)), (int)(n - i));
 }
+
+void RKV_TIER(pack_bf16)(void *dst, const float *in, int64_t n)
+{
+    uint16_t *b = dst;
+    int64_t i = 0;
+    for (; i + V_LEN <= n; i += V_LEN)
+        v_store_bf16(b + i, v_load(in + i));
+    if (i < n)
+        v_store_bf16_n(b + i, v_load_n(in + i, (int)(n - i)), (int)(n - i));
+}

@@ -36,13 +36,15 @@ static void transpose_square(float *dst, ptrdiff_t ldd, const float *src, ptrdif
 
 /* Strips of 64 rows: the cache lines of a strip are used up, on both sides, before they are
  * evicted. */
-void RKV_TIER(transpose_f32)(float *dst, ptrdiff_t ldd, const float *src, ptrdiff_t lds, int n_row,
+void RKV_TIER(transpose_f32)(void *dst, ptrdiff_t ldd, const void *src, ptrdiff_t lds, int n_row,
                              int n_col)
 {
     enum { STRIP = 64 };
+    float *to = dst; /* moved by vector registers, which keep every bit */
+    const float *from = src;
     for (int top = 0; top < n_row; top += STRIP)
         for (int c = 0; c < n_col; c += V_LEN)
             for (int r = top; r < n_row && r < top + STRIP; r += V_LEN)
-                transpose_square(dst + c * ldd + r, ldd, src + r * lds + c, lds, n_row - r,
+                transpose_square(to + c * ldd + r, ldd, from + r * lds + c, lds, n_row - r,
                                  n_col - c);
 }

@@ -116,6 +116,33 @@ static inline vf v_load_bf16_n(const uint16_t *p, int n)
     return v_from_bf16(v_halfs_n(p, n));
 }
 
+/* Rounded to nearest even as integers; a NaN becomes quiet. */
+static inline __m128i v_to_bf16(vf a)
+{
+    const __m256i u = _mm256_castps_si256(a), top = _mm256_srli_epi32(u, 16);
+    const __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    const __m256i near = _mm256_srli_epi32(_mm256_add_epi32(u, half), 16);
+    const __m256i mag = _mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff));
+    const __m256i nan = _mm256_cmpgt_epi32(mag, _mm256_set1_epi32(0x7f800000));
+    const __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
+    const __m256i h = _mm256_blendv_epi8(near, quiet, nan);
+    return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+
+static inline void v_store_bf16(uint16_t *p, vf a)
+{
+    _mm_storeu_si128((__m128i *)p, v_to_bf16(a));
+}
+
+static inline void v_store_bf16_n(uint16_t *p, vf a, int n)
+{
+    uint16_t some[8];
+    v_store_bf16(some, a);
+    for (int i = 0; i < n; i++)
+        p[i] = some[i];
+}
+
 static inline vf v_add(vf a, vf b)
 {
     return _mm256_add_ps(a, b);

@@ -114,6 +114,28 @@ static inline vf v_load_bf16_n(const uint16_t *p, int n)
     return v_from_bf16(v_halfs_n(p, n));
 }
 
+static inline __m256i v_to_bf16(vf a)
+{
+    const __m512i u = _mm512_castps_si512(a), top = _mm512_srli_epi32(u, 16);
+    const __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
+    const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+    const __m512i near = _mm512_srli_epi32(_mm512_add_epi32(u, half), 16);
+    const __m512i mag = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
+    const __mmask16 nan = _mm512_cmpgt_epi32_mask(mag, _mm512_set1_epi32(0x7f800000));
+    const __m512i quiet = _mm512_or_si512(top, _mm512_set1_epi32(0x40));
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(near, nan, quiet));
+}
+
+static inline void v_store_bf16(uint16_t *p, vf a)
+{
+    _mm256_storeu_si256((__m256i *)p, v_to_bf16(a));
+}
+
+static inline void v_store_bf16_n(uint16_t *p, vf a, int n)
+{
+    _mm256_mask_storeu_epi16(p, v_mask(n), v_to_bf16(a));
+}
+
 static inline vf v_add(vf a, vf b)
 {
     return _mm512_add_ps(a, b);

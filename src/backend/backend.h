@@ -8,15 +8,25 @@
 #include "base/team.h"
 #include "kernels.h"
 
+/* How products with many rows are computed. */
+typedef enum rkv_gemm_path {
+    RKV_GEMM_OWN,               /* f32 panels, our kernels */
+    RKV_GEMM_BLAS,              /* f32 rows, OpenBLAS sgemm */
+    RKV_GEMM_BF16,              /* weights and inputs rounded to bf16, sums in f32, our kernels */
+    RKV_GEMM_PATHS
+} rkv_gemm_path;
+
 typedef struct rkv_backend {
     rkv_ops ops;
     const char *tier;           /* "ref", "avx2", ... */
-    int blas;                   /* prefill products by OpenBLAS sgemm instead of our own kernels */
+    rkv_gemm_path gemm;
 } rkv_backend;
 
-/* Picks kernels for this CPU, no stronger than the environment variable RKV_CPU names. RKV_GEMM=own
- * or blas forces the path of prefill products; by default OpenBLAS, where it is installed, serves
- * CPUs for which we have no kernel (tier ref chosen by the CPU, not by RKV_CPU). RKV_E_ARG: unknown
+/* Picks kernels for this CPU, no stronger than the environment variable RKV_CPU names.
+ * RKV_GEMM=own, blas or bf16 forces the path of prefill products. By default bf16 serves tier amx
+ * (mean KL to the f32 products about 1e-4 nats), and OpenBLAS, where it is installed, CPUs for
+ * which we have no kernel (tier ref chosen by the CPU, not by RKV_CPU). bf16 works on every tier,
+ * in portable C and slowly below amx: to measure what it costs in accuracy. RKV_E_ARG: unknown
  * name, tier not on this CPU; RKV_E_UNSUPPORTED: blas wanted and not there. */
 rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e);
 
@@ -31,22 +41,29 @@ typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a vie
 void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const float *x,
                 rkv_team *team);
 
-/* A weight matrix unpacked to f32 for products with many rows: [panel][n_in][nr], the last panel as
- * wide as there are rows left. With blas: plain rows [n_out][n_in]. */
+/* A weight matrix unpacked for products with many rows, in the layout of the backend's path: f32
+ * [panel][n_in][nr], the last panel as wide as there are rows left; with blas plain rows
+ * [n_out][n_in]; with bf16 that of pairs.h. */
 typedef struct rkv_panels {
-    float *data;
+    void *data;
+    void *scratch;              /* written by products: one at a time */
     int n_out, n_in;
 } rkv_panels;
 
-/* Bytes that rkv_panels_pack writes. */
-size_t rkv_panels_bytes(const rkv_matrix *w);
+/* Bytes that rkv_panels_pack writes for n_out rows of n_in elements. */
+size_t rkv_panels_bytes(const rkv_backend *be, int n_out, int n_in);
 
-/* Unpacks rows [first, first + n_out) of w into data (64-byte aligned). */
-rkv_panels rkv_panels_pack(const rkv_backend *be, float *data, const rkv_matrix *w, int first,
-                           int n_out, rkv_team *team);
+/* Bytes of scratch of products with rows of n_in elements; a multiple of 64, 0 where the path needs
+ * none. Panels that are used one after the other may share it. */
+size_t rkv_panels_scratch(const rkv_backend *be, int n_in);
+
+/* Unpacks rows [first, first + n_out) of w into data; data and scratch are 64-byte aligned and
+ * borrowed. */
+rkv_panels rkv_panels_pack(const rkv_backend *be, void *data, void *scratch, const rkv_matrix *w,
+                           int first, int n_out, rkv_team *team);
 
 /* out[i][j] = sum_p x[i][p] w[j][p], i < n_row; ldo, ldx: floats from row to row. A row's result
- * does not depend on n_row or the team (own kernels; OpenBLAS does not promise it). */
+ * does not depend on n_row or the team (own kernels and bf16; OpenBLAS does not promise it). */
 void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
                         ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team);
 

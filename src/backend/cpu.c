@@ -29,6 +29,21 @@ static rkv_status choose_features(uint32_t *features, int *forced, rkv_error *e)
     return RKV_OK;
 }
 
+static const char *const path_name[RKV_GEMM_PATHS] = {
+    [RKV_GEMM_OWN] = "own",
+    [RKV_GEMM_BLAS] = "blas",
+    [RKV_GEMM_BF16] = "bf16",
+};
+
+/* The path that suits the kernels. */
+static rkv_gemm_path usual_path(uint32_t features, int forced)
+{
+    if ((features & RKV_ISA_amx) == RKV_ISA_amx)
+        return RKV_GEMM_BF16;
+    return features == RKV_ISA_ref && !forced && rkv_blas_load(NULL) == RKV_OK ? RKV_GEMM_BLAS
+                                                                              : RKV_GEMM_OWN;
+}
+
 rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e)
 {
     uint32_t features;
@@ -36,17 +51,18 @@ rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e)
     RKV_TRY(choose_features(&features, &forced, e));
     rkv_ops_init(&be->ops, features);
     be->tier = rkv_cpu_tier_name(features);
-    be->blas = 0;
-    const char *gemm = getenv("RKV_GEMM");
-    if (!gemm || !*gemm || !strcmp(gemm, "auto")) {
-        be->blas = features == RKV_ISA_ref && !forced && rkv_blas_load(NULL) == RKV_OK;
+    const char *want = getenv("RKV_GEMM");
+    if (!want || !*want || !strcmp(want, "auto")) {
+        be->gemm = usual_path(features, forced);
         return RKV_OK;
     }
-    if (strcmp(gemm, "own") && strcmp(gemm, "blas"))
-        return rkv_fail(e, RKV_E_ARG, "RKV_GEMM=%.40s: expected auto, own or blas", gemm);
-    if (!strcmp(gemm, "blas")) {
+    int path = 0;
+    while (path < RKV_GEMM_PATHS && strcmp(want, path_name[path]))
+        path++;
+    if (path == RKV_GEMM_PATHS)
+        return rkv_fail(e, RKV_E_ARG, "RKV_GEMM=%.40s: expected auto, own, blas or bf16", want);
+    if (path == RKV_GEMM_BLAS)
         RKV_TRY(rkv_blas_load(e));
-        be->blas = 1;
-    }
+    be->gemm = (rkv_gemm_path)path;
     return RKV_OK;
 }

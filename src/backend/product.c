@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "backend/blas.h"
+#include "backend/pairs.h"
 #include "base/mem.h"
 
 enum {
@@ -55,14 +56,20 @@ void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const floa
     rkv_team_run(team, matvec_part, &j, (w->n_out + j.run - 1) / j.run);
 }
 
-size_t rkv_panels_bytes(const rkv_matrix *w)
+size_t rkv_panels_bytes(const rkv_backend *be, int n_out, int n_in)
 {
-    return rkv_mem_product(rkv_mem_product((size_t)w->n_out, (size_t)w->n_in), sizeof(float));
+    if (be->gemm == RKV_GEMM_BF16)
+        return rkv_pairs_bytes(n_out, n_in);
+    return rkv_mem_product(rkv_mem_product((size_t)n_out, (size_t)n_in), sizeof(float));
 }
 
-/* Elements [k0, k0 + n) of row `row`, unpacked. */
-static void unpack_part(const rkv_backend *be, float *out, const rkv_matrix *w, int row, int k0,
-                        int n)
+size_t rkv_panels_scratch(const rkv_backend *be, int n_in)
+{
+    return be->gemm == RKV_GEMM_BF16 ? rkv_pairs_scratch(n_in) : 0;
+}
+
+void rkv_matrix_unpack(const rkv_backend *be, float *out, const rkv_matrix *w, int row, int k0,
+                       int n)
 {
     const rkv_dtype_desc *d = rkv_dtype_get(w->type);
     const char *src = matrix_row(w, row);
@@ -76,7 +83,7 @@ static void pack_panel(const rkv_backend *be, float *dst, const rkv_matrix *w, i
     for (int k0 = 0; k0 < w->n_in; k0 += UNPACK) {
         const int n = least(UNPACK, w->n_in - k0);
         for (int r = 0; r < nr; r++)
-            unpack_part(be, rows + r * UNPACK, w, first + r, k0, n);
+            rkv_matrix_unpack(be, rows + r * UNPACK, w, first + r, k0, n);
         be->ops.transpose[RKV_DT_f32](dst + (size_t)k0 * (size_t)nr, nr, rows, UNPACK, nr, n);
     }
 }
@@ -93,18 +100,23 @@ static void pack_part(void *ctx, int p, int thread)
     const pack_job *j = ctx;
     float *dst = j->data + (size_t)p * (size_t)j->nr * (size_t)j->w->n_in;
     (void)thread;
-    if (j->be->blas)
+    if (j->be->gemm == RKV_GEMM_BLAS)
         j->be->ops.unpack[j->w->type](dst, matrix_row(j->w, j->first + p), j->w->n_in);
     else
         pack_panel(j->be, dst, j->w, j->first + p * j->nr, least(j->nr, j->n_out - p * j->nr));
 }
 
-rkv_panels rkv_panels_pack(const rkv_backend *be, float *data, const rkv_matrix *w, int first,
-                           int n_out, rkv_team *team)
+rkv_panels rkv_panels_pack(const rkv_backend *be, void *data, void *scratch, const rkv_matrix *w,
+                           int first, int n_out, rkv_team *team)
 {
-    pack_job j = {be, data, w, first, n_out, be->blas ? 1 : be->ops.gemm_nr};
+    const rkv_panels p = {data, scratch, n_out, w->n_in};
+    if (be->gemm == RKV_GEMM_BF16) {
+        rkv_pairs_pack(be, &p, w, first, team);
+        return p;
+    }
+    pack_job j = {be, data, w, first, n_out, be->gemm == RKV_GEMM_BLAS ? 1 : be->ops.gemm_nr};
     rkv_team_run(team, pack_part, &j, (n_out + j.nr - 1) / j.nr);
-    return (rkv_panels){data, n_out, w->n_in};
+    return p;
 }
 
 /* Rows [i0, i0 + m) of the product with one panel, one pass of depth KC after the other. */
@@ -131,7 +143,7 @@ static void product_part(void *ctx, int p, int thread)
     const product_job *j = ctx;
     (void)thread;
     panel_product(j->ops, j->out + (ptrdiff_t)p * j->nr, j->ldo, j->x, j->ldx, j->m,
-                  j->w->data + (size_t)p * (size_t)j->nr * (size_t)j->w->n_in,
+                  (const float *)j->w->data + (size_t)p * (size_t)j->nr * (size_t)j->w->n_in,
                   least(j->nr, j->w->n_out - p * j->nr), j->w->n_in);
 }
 
@@ -139,12 +151,16 @@ void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const 
                         ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team)
 {
 #ifdef HAVE_OPENBLAS
-    if (be->blas) {
+    if (be->gemm == RKV_GEMM_BLAS) {
         rkv_blas_sgemm_nt(out, (int)ldo, x, (int)ldx, w->data, w->n_in, n_row, w->n_out, w->n_in,
                           rkv_team_size(team));
         return;
     }
 #endif
+    if (be->gemm == RKV_GEMM_BF16) {
+        rkv_pairs_product(be, out, ldo, x, ldx, n_row, w, team);
+        return;
+    }
     const int nr = be->ops.gemm_nr;
     for (int i0 = 0; i0 < n_row; i0 += MC) {
         product_job j = {&be->ops, out + i0 * ldo, ldo, x + i0 * ldx, ldx, least(MC, n_row - i0),

@@ -108,9 +108,10 @@ static void plan_observation(rkv_prefill_plan *out, const rkv_session *s, const 
 static uint64_t logit_bytes(const rkv_session *s, int n)
 {
     const rkv_config *c = &s->m->config;
+    const rkv_backend *be = &s->m->backend;
     const uint64_t rows = (uint64_t)rkv_prefill_logit_rows(s, n), d = (uint64_t)c->d_model;
-    const uint64_t columns = RKV_HEAD_COLUMNS;
-    return sizeof(float) * (rows * ((uint64_t)c->n_vocab + d + columns) + columns * d);
+    return sizeof(float) * rows * ((uint64_t)c->n_vocab + d + RKV_HEAD_COLUMNS) +
+           rkv_panels_scratch(be, c->d_model) + rkv_panels_bytes(be, RKV_HEAD_COLUMNS, c->d_model);
 }
 
 rkv_prefill_plan rkv_prefill_plan_of(const rkv_session *s, const rkv_policy *policy, int n,

@@ -16,7 +16,8 @@ typedef struct prefill {
     const rkv_policy *policy;   /* NULL: nothing is removed */
     float *x;                   /* [n][d_model] */
     int32_t *pos;               /* [n] */
-    float *tables, *panels, *scratch;
+    float *tables, *scratch;
+    void *panels;
     int *n_old;                 /* [n_kv_head] */
     rkv_panels w[RKV_W_COUNT];
     rkv_step step;

@@ -181,24 +181,43 @@ void rkv_block_ffn(const rkv_model *m, rkv_step *s, int l, enum rkv_act act)
     residual(m, s, s->h);
 }
 
-size_t rkv_model_panels_bytes(const rkv_model *m)
+/* Bytes of matrix i of a layer, the next one's alignment included. */
+static size_t panel_bytes(const rkv_model *m, int l, int i)
+{
+    const rkv_matrix *w = &m->layer[l].w[i];
+    return (rkv_panels_bytes(&m->backend, w->n_out, w->n_in) + 63) / 64 * 64;
+}
+
+/* Scratch that a layer's matrices share. */
+static size_t layer_scratch(const rkv_model *m, int l)
 {
     size_t most = 0;
-    for (int l = 0; l < m->config.n_layer; l++) {
-        size_t n = 0;
-        for (int i = 0; i < RKV_W_COUNT; i++)
-            n += (rkv_panels_bytes(&m->layer[l].w[i]) + 63) / 64 * 64;
+    for (int i = 0; i < RKV_W_COUNT; i++) {
+        const size_t n = rkv_panels_scratch(&m->backend, m->layer[l].w[i].n_in);
         most = n > most ? n : most;
     }
     return most;
 }
 
-void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], float *data,
+size_t rkv_model_panels_bytes(const rkv_model *m)
+{
+    size_t most = 0;
+    for (int l = 0; l < m->config.n_layer; l++) {
+        size_t n = layer_scratch(m, l);
+        for (int i = 0; i < RKV_W_COUNT; i++)
+            n += panel_bytes(m, l, i);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], void *data,
                       rkv_team *team)
 {
+    char *scratch = data, *at = scratch + layer_scratch(m, l);
     for (int i = 0; i < RKV_W_COUNT; i++) {
         const rkv_matrix *w = &m->layer[l].w[i];
-        out[i] = rkv_panels_pack(&m->backend, data, w, 0, w->n_out, team);
-        data += (rkv_panels_bytes(w) + 63) / 64 * 64 / sizeof *data;
+        out[i] = rkv_panels_pack(&m->backend, at, scratch, w, 0, w->n_out, team);
+        at += panel_bytes(m, l, i);
     }
 }

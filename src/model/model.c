@@ -244,7 +244,8 @@ rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *
     enum { COLUMNS = RKV_HEAD_COLUMNS };
     const rkv_backend *be = &m->backend;
     const int d = m->config.d_model, n_vocab = m->config.n_vocab;
-    float *panels = rkv_mem_alloc((size_t)COLUMNS * (size_t)d * sizeof *panels);
+    const size_t scratch = rkv_panels_scratch(be, d);
+    char *panels = rkv_mem_alloc(scratch + rkv_panels_bytes(be, COLUMNS, d));
     float *logits = rkv_mem_alloc(rkv_mem_product((size_t)n_row, COLUMNS * sizeof *logits));
     rkv_status s = RKV_OK;
     if (!panels || !logits)
@@ -253,7 +254,7 @@ rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *
         final_norm(m, norm, x, n_row);
     for (int c0 = 0; !s && c0 < n_vocab; c0 += COLUMNS) {
         const int n = n_vocab - c0 < COLUMNS ? n_vocab - c0 : COLUMNS;
-        const rkv_panels w = rkv_panels_pack(be, panels, &m->head, c0, n, team);
+        const rkv_panels w = rkv_panels_pack(be, panels + scratch, panels, &m->head, c0, n, team);
         rkv_panels_product(be, logits, COLUMNS, norm, d, n_row, &w, team);
         for (int i = 0; i < n_row; i++)
             cap_logits(logits + (ptrdiff_t)i * COLUMNS, n, m->config.logit_cap);

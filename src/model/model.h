@@ -152,9 +152,10 @@ rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *
 void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits,
                         rkv_team *team);
 
-/* Bytes of f32 panels of the largest layer's matrices; packing a layer's (data 64-byte aligned). */
+/* Bytes of the panels of the largest layer's matrices and of their scratch; packing a layer's (data
+ * 64-byte aligned). */
 size_t rkv_model_panels_bytes(const rkv_model *m);
-void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], float *data,
+void rkv_model_panels(const rkv_model *m, int l, rkv_panels out[RKV_W_COUNT], void *data,
                       rkv_team *team);
 
 /* Binding (bind.c): reads configuration and tensors of m->file; m->arch is set. */

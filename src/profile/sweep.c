@@ -22,7 +22,8 @@ typedef struct walk {
     int chunk_group;            /* first group of the rows that are in the step now */
     float *x;                   /* [max_group][n_fed][d_model] */
     int32_t *pos;               /* [max_group * n_fed] */
-    float *tables, *panels, *scratch, *norm;
+    float *tables, *scratch, *norm;
+    void *panels;
     float *thread;              /* scratch of the attention items */
     size_t thread_floats;
     int group_of_layer[RKV_MAX_LAYER];  /* first variant of a layer; -1: none */

@@ -222,6 +222,77 @@ static RKV_PROTO_gemm(gemm_two_chains)
         }
 }
 
+static float half_flushed(uint16_t h)
+{
+    return h & 0x7f80 ? rkv_bf16_to_f32(h) : 0.0f;
+}
+
+static RKV_PROTO_gemm_pairs(pairs_swaps)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = acc ? c[i * ldc + j] : 0.0f;
+            for (int p = 0; p < k; p++)
+                sum = fmaf(half_flushed(a[i * lda + p]),
+                           half_flushed(b[2 * (p / 2 * ldb + j) + 1 - p % 2]), sum);
+            c[i * ldc + j] = sum;
+        }
+}
+
+/* One chain, and denormals as numbers. */
+static RKV_PROTO_gemm_pairs(pairs_keeps_denormals)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = acc ? c[i * ldc + j] : 0.0f;
+            for (int p = 0; p < k; p++)
+                sum = fmaf(rkv_bf16_to_f32(a[i * lda + p]),
+                           rkv_bf16_to_f32(b[2 * (p / 2 * ldb + j) + p % 2]), sum);
+            c[i * ldc + j] = sum;
+        }
+}
+
+static RKV_PROTO_gemm_pairs(pairs_skips_rest)
+{
+    rkv_gemm_pairs_bf16_ref(c, ldc, a, lda, b, ldb, m, n, k > 32 ? k - 32 : k, acc);
+}
+
+static RKV_PROTO_gemm_pairs(pairs_reads_whole_tile)
+{
+    rkv_gemm_pairs_bf16_ref(c, ldc, a, lda, b, ldb, m, n, k, acc);
+    for (int i = 0; k > 32 && n && i < (m + 15) / 16 * 16; i++)
+        (void)*(const volatile uint16_t *)(a + i * lda);
+}
+
+static RKV_PROTO_gemm_pairs(pairs_writes_whole_tile)
+{
+    rkv_gemm_pairs_bf16_ref(c, ldc, a, lda, b, ldb, m, n, k, acc);
+    for (int i = 0; i < m - 1 && n < ldc; i++)
+        c[i * ldc + n] = 0.0f;
+}
+
+/* Rows are summed in another order when there are more than one. */
+static RKV_PROTO_gemm_pairs(pairs_by_neighbours)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum[2] = {acc ? c[i * ldc + j] : 0.0f, 0.0f};
+            for (int p = 0; p < k; p++)
+                sum[p % 2 && m > 1] += half_flushed(a[i * lda + p]) *
+                                       half_flushed(b[2 * (p / 2 * ldb + j) + p % 2]);
+            c[i * ldc + j] = fabsf(sum[0] + sum[1]) < 0x1p-126f ? 0.0f : sum[0] + sum[1];
+        }
+}
+
+static RKV_PROTO_transpose(transpose_quiets)
+{
+    rkv_transpose_f32_ref(dst, ldd, src, lds, n_row, n_col);
+    uint32_t *to = dst;
+    for (int c = 0; c < n_col; c++)
+        for (int r = 0; r < n_row; r++)
+            to[c * ldd + r] |= (to[c * ldd + r] & 0x7fffffff) > 0x7f800000 ? 0x400000 : 0;
+}
+
 static RKV_PROTO_transpose(transpose_drops_tail)
 {
     rkv_transpose_f32_ref(dst, ldd, src, lds, n_row, n_col > KNOWN ? whole(n_col) : n_col);
@@ -334,6 +405,21 @@ static RKV_PROTO_pack(pack_ties_up)
     }
 }
 
+static RKV_PROTO_pack(pack_bf16_ties_up)
+{
+    for (int64_t i = 0; i < n; i++)
+        ((uint16_t *)dst)[i] = (uint16_t)((rkv_f32_to_bits(in[i]) + 0x8000) >> 16);
+}
+
+/* The usual rounding, which turns a NaN whose mantissa is full into a number. */
+static RKV_PROTO_pack(pack_bf16_loses_nan)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t u = rkv_f32_to_bits(in[i]);
+        ((uint16_t *)dst)[i] = (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+    }
+}
+
 /* A right kernel that is no reference: it must pass, or the test finds what is not there. */
 static RKV_PROTO_gemm(gemm_one_chain)
 {
@@ -386,7 +472,14 @@ static const struct {
     ROW(gemm, f32, ref, gemm_writes_gap, "outside was changed"),
     ROW(gemm, f32, ref, gemm_uses_garbage, "known results"),
     ROW(gemm, f32, avx2, gemm_two_chains, "divided into two calls"),
+    ROW(gemm_pairs, bf16, ref, pairs_swaps, "known results"),
+    ROW(gemm_pairs, bf16, ref, pairs_keeps_denormals, "known results"),
+    ROW(gemm_pairs, bf16, ref, pairs_skips_rest, "exact"),
+    ROW(gemm_pairs, bf16, ref, pairs_reads_whole_tile, "SIGSEGV"),
+    ROW(gemm_pairs, bf16, ref, pairs_writes_whole_tile, "outside was changed"),
+    ROW(gemm_pairs, bf16, ref, pairs_by_neighbours, "divided into two calls"),
     ROW(transpose, f32, ref, transpose_drops_tail, "other bits"),
+    ROW(transpose, f32, ref, transpose_quiets, "other bits"),
     ROW(kv_score, f32, ref, score_skips_lane, "reference"),
     ROW(kv_score, f16, ref, score_reads_next_key, "SIGSEGV"),
     ROW(kv_mix, f16, ref, mix_changes_weights, "input operand 1"),
@@ -399,6 +492,8 @@ static const struct {
     ROW(unpack, f16, ref, unpack_flushes_halfs, "other bits"),
     ROW(pack, f16, ref, pack_truncates, "known results"),
     ROW(pack, f16, ref, pack_ties_up, "known results"),
+    ROW(pack, bf16, ref, pack_bf16_ties_up, "known results"),
+    ROW(pack, bf16, ref, pack_bf16_loses_nan, "other bits"),
 };
 #undef ROW
 

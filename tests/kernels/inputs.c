@@ -123,7 +123,8 @@ void input_mask(float *s, size_t n, int mode, case_rng *r)
 void input_edges(float *out)
 {
     static const uint32_t mantissa[] = {0x000000, 0x000001, 0x000fff, 0x001000, 0x001001, 0x001fff,
-                                        0x002000, 0x003000, 0x400000, 0x7fefff, 0x7ff000, 0x7fffff};
+                                        0x002000, 0x003000, 0x007fff, 0x008000, 0x008001, 0x018000,
+                                        0x400000, 0x7f7fff, 0x7f8000, 0x7fefff, 0x7ff000, 0x7fffff};
     size_t n = 0;
     for (uint32_t top = 0; top < 512; top++) /* sign and exponent */
         for (size_t m = 0; m < sizeof mantissa / sizeof *mantissa; m++)

@@ -46,8 +46,9 @@ void input_blocks(rkv_dtype dt, void *out, size_t n, input_kind kind, int wild, 
 enum { INPUT_MASKS = 4 };
 void input_mask(float *s, size_t n, int mode, case_rng *r);
 
-/* All exponents of binary32 with mantissas at every rounding edge of binary16, both signs. */
-enum { INPUT_EDGES = 2 * 256 * 12 };
+/* All exponents of binary32 with mantissas at every rounding edge of binary16 and of bfloat16, both
+ * signs. */
+enum { INPUT_EDGES = 2 * 256 * 18 };
 void input_edges(float *out);
 
 #endif

@@ -121,22 +121,38 @@ static int judge_pack(const kernel_case *c, char *text)
     return judge_bits(c, 1, text);
 }
 
-/* Ties to even, the largest half, the first that becomes infinity, the smallest halves. */
+/* Of the 16-bit types: ties to even, the largest number, the first that becomes infinity, the
+ * smallest numbers. */
+enum { N_KNOWN = 10 };
+static const struct {
+    rkv_dtype dt;
+    float in[N_KNOWN];
+    uint16_t out[N_KNOWN];
+} known_16[] = {
+    {RKV_DT_f16,
+     {1.0f, 1.0f + 0x1p-11f, 1.0f + 0x3p-11f, 65519.0f, 65520.0f, -INFINITY, 0x1p-25f, 0x1.8p-25f,
+      -0x1p-14f, -0.0f},
+     {0x3c00, 0x3c00, 0x3c02, 0x7bff, 0x7c00, 0xfc00, 0x0000, 0x0001, 0x8400, 0x8000}},
+    {RKV_DT_bf16,
+     {1.0f, 1.0f + 0x1p-8f, 1.0f + 0x3p-8f, 0x1.fefffep127f, 0x1.ffp127f, -INFINITY, 0x1p-134f,
+      0x1.8p-134f, -0x1p-133f, -0.0f},
+     {0x3f80, 0x3f80, 0x3f82, 0x7f7f, 0x7f80, 0xff80, 0x0000, 0x0001, 0x8001, 0x8000}},
+};
+
 static int known_pack(kernel_fn f, rkv_dtype dt, char *text)
 {
-    static const float in[] = {1.0f,      1.0f + 0x1p-11f, 1.0f + 0x3p-11f, 65519.0f,  65520.0f,
-                               -INFINITY, 0x1p-25f,        0x1.8p-25f,      -0x1p-14f, -0.0f};
-    static const uint16_t f16[] = {0x3c00, 0x3c00, 0x3c02, 0x7bff, 0x7c00,
-                                   0xfc00, 0x0000, 0x0001, 0x8400, 0x8000};
-    if (rkv_dtype_get(dt)->block_len > 1)
-        return 1;
-    unsigned char got[sizeof in];
-    ((pack_fn)f)(got, in, 10);
-    if (!memcmp(got, dt == RKV_DT_f32 ? (const void *)in : f16,
-                10 * (size_t)rkv_dtype_get(dt)->block_bytes))
-        return 1;
-    snprintf(text, FAULT_TEXT, "a value at an edge is packed wrongly");
-    return 0;
+    int ok = 1;
+    for (size_t i = 0; i < sizeof known_16 / sizeof *known_16; i++) {
+        unsigned char got[sizeof known_16->in];
+        const void *want = dt == RKV_DT_f32 ? (const void *)known_16[i].in : known_16[i].out;
+        if (dt != RKV_DT_f32 && dt != known_16[i].dt)
+            continue;
+        ((pack_fn)f)(got, known_16[i].in, N_KNOWN);
+        ok &= !memcmp(got, want, N_KNOWN * (size_t)rkv_dtype_get(dt)->block_bytes);
+    }
+    if (!ok)
+        snprintf(text, FAULT_TEXT, "a value at an edge is packed wrongly");
+    return ok;
 }
 
 const op_driver drive_unpack = {

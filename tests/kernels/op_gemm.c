@@ -139,7 +139,11 @@ static void draw_transpose(kernel_case *c, int index, case_rng *r)
     c->dim[0] = case_dim(max, r);
     c->dim[1] = case_dim(max, r);
     case_floats(c, OPERAND_OUT, (size_t)c->dim[1], (size_t)c->dim[0], r)->apart = 1;
-    case_floats(c, OPERAND_IN, (size_t)c->dim[0], (size_t)c->dim[1], r)->apart = 1;
+    operand *src = case_floats(c, OPERAND_IN, (size_t)c->dim[0], (size_t)c->dim[1], r);
+    src->apart = 1;
+    if (c->kind == INPUT_MIXED) /* words that are no numbers: every bit must arrive */
+        for (size_t i = 0; i < src->n_row * src->row_len; i++)
+            ((uint32_t *)src->data)[i] = (uint32_t)rng_word(r);
 }
 
 static void call_transpose(kernel_fn f, const kernel_case *c)

@@ -87,7 +87,7 @@ static inline __m512d emulated_mm512_cvtps_pd(__m256 a)
 #define _mm512_cvtps_pd emulated_mm512_cvtps_pd
 
 /* name(a): sixteen integers of one type to sixteen numbers of another. */
-#define EMULATE_WIDEN(name, vector, narrow, save, result, wide, load)                              \
+#define EMULATE_CONVERT(name, vector, narrow, save, result, wide, load)                            \
     static inline result emulated##name(vector a)                                                  \
     {                                                                                              \
         narrow x[16];                                                                              \
@@ -98,16 +98,19 @@ static inline __m512d emulated_mm512_cvtps_pd(__m256 a)
         return load((const void *)y);                                                              \
     }
 
-EMULATE_WIDEN(_mm512_cvtepu16_epi32, __m256i, uint16_t, _mm256_storeu_si256, __m512i, uint32_t,
-              _mm512_loadu_si512)
-EMULATE_WIDEN(_mm512_cvtepu8_epi32, __m128i, uint8_t, _mm_storeu_si128, __m512i, uint32_t,
-              _mm512_loadu_si512)
-EMULATE_WIDEN(_mm512_cvtepi8_epi32, __m128i, int8_t, _mm_storeu_si128, __m512i, int32_t,
-              _mm512_loadu_si512)
-EMULATE_WIDEN(_mm512_cvtepi32_ps, __m512i, int32_t, _mm512_storeu_si512, __m512, float,
-              _mm512_loadu_ps)
+EMULATE_CONVERT(_mm512_cvtepu16_epi32, __m256i, uint16_t, _mm256_storeu_si256, __m512i, uint32_t,
+                _mm512_loadu_si512)
+EMULATE_CONVERT(_mm512_cvtepu8_epi32, __m128i, uint8_t, _mm_storeu_si128, __m512i, uint32_t,
+                _mm512_loadu_si512)
+EMULATE_CONVERT(_mm512_cvtepi8_epi32, __m128i, int8_t, _mm_storeu_si128, __m512i, int32_t,
+                _mm512_loadu_si512)
+EMULATE_CONVERT(_mm512_cvtepi32_ps, __m512i, int32_t, _mm512_storeu_si512, __m512, float,
+                _mm512_loadu_ps)
+EMULATE_CONVERT(_mm512_cvtepi32_epi16, __m512i, uint32_t, _mm512_storeu_si512, __m256i, uint16_t,
+                _mm256_loadu_si256)
 #undef _mm512_cvtepi8_epi32
 #undef _mm512_cvtepi32_ps
+#define _mm512_cvtepi32_epi16 emulated_mm512_cvtepi32_epi16
 #define _mm512_cvtepu16_epi32 emulated_mm512_cvtepu16_epi32
 #define _mm512_cvtepu8_epi32 emulated_mm512_cvtepu8_epi32
 #define _mm512_cvtepi8_epi32 emulated_mm512_cvtepi8_epi32

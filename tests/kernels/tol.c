@@ -22,6 +22,8 @@ double tol_ulp(float a, float b)
 
 double tol_ulp_width(float v)
 {
+    if (!isfinite(v))
+        return 0.0;
     const int exponent = v == 0.0f || fabsf(v) < 0x1p-126f ? -126 : ilogbf(v);
     return ldexp(1.0, exponent - 23);
 }

@@ -6,7 +6,7 @@
  */
 double tol_ulp(float a, float b);
 
-/* Width of one ULP at v. */
+/* Width of one ULP at v; 0 when v is not finite. */
 double tol_ulp_width(float v);
 
 /* Bound of a sum: (n + 2) 2^-24 sum_abs, and the same in units of the smallest denormal. */

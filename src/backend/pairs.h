@@ -1,0 +1,28 @@
+/* Products with many rows in bf16: weights and inputs rounded to nearest even, sums in f32 as the
+ * op gemm_pairs defines them. Called by the functions of backend.h.
+ *
+ * Panels: [slice of 512 inputs][panel of 32 weight rows][slice / 2][nr] pairs (w[j][2 q],
+ * w[j][2 q + 1]), n_in padded with zeros to a multiple of 32; the last panel is as wide as there
+ * are rows left. The panels of a slice lie behind each other in the order in which a product reads
+ * them. */
+#ifndef RKV_PAIRS_H
+#define RKV_PAIRS_H
+
+#include "backend/backend.h"
+
+size_t rkv_pairs_bytes(int n_out, int n_in);
+size_t rkv_pairs_scratch(int n_in);
+
+/* Rows [first, first + p->n_out) of w into p->data. */
+void rkv_pairs_pack(const rkv_backend *be, const rkv_panels *p, const rkv_matrix *w, int first,
+                    rkv_team *team);
+
+void rkv_pairs_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
+                       ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team);
+
+/* Elements [k0, k0 + n) of row `row` of w, unpacked; both are multiples of the type's block, or the
+ * row ends there. product.c */
+void rkv_matrix_unpack(const rkv_backend *be, float *out, const rkv_matrix *w, int row, int k0,
+                       int n);
+
+#endif
