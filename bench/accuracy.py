@@ -162,8 +162,9 @@ def run_model(product, path, a):
     prompts = [product.tokens(t)[:60] for t in texts_of(a.texts, ["apple.txt", "boss.txt", "gap.txt",
                                                                   "love.txt", "useful.txt"])]
     own = product.call("inspect", "--json")["machine"]["tier"]
-    tiers = [(f"{own}, f16 cache", own, []), (f"{own}, f32 cache", own, ["-ctk", "f32", "-ctv", "f32"]),
-             ("ref, f32 cache", "ref", ["-ctk", "f32", "-ctv", "f32"])]
+    cache = lambda t: ["-ctk", t, "-ctv", t]
+    tiers = [(f"{own}, {t} cache", own, cache(t)) for t in ("f16", "f32", "bf16", "q8_0", "q4_0")]
+    tiers.append(("ref, f32 cache", "ref", cache("f32")))
     return {"file": pathlib.Path(path).name, "sha256": sha256(path),
             "logits": check_logits(product, model, ids[:a.positions], tiers, a.ref_positions),
             "greedy": check_greedy(product, model, prompts, a.greedy),

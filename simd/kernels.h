@@ -26,7 +26,8 @@
 #define RKV_PROTO_unpack(name) void(name)(float *out, const void *src, int64_t n)
 
 /* Packs n floats into a row of the type: dst = in, round to nearest even; overflow gives infinity,
- * a NaN becomes quiet. n % block_len == 0, n >= 0. */
+ * a NaN becomes quiet. Block formats by the encoding in fmt/<type>.h. n % block_len == 0, n >= 0.
+ */
 #define RKV_PROTO_pack(name) void(name)(void *dst, const float *in, int64_t n)
 
 /* y[r] = sum_i w[r][i] x[i] for n_out rows of n_in elements, w_stride bytes apart.
@@ -64,9 +65,9 @@
     void(name)(void *dst, ptrdiff_t ldd, const void *src, ptrdiff_t lds, int n_row, int n_col)
 
 /* s[i][t] = q[i] . k[t] for n_q queries [n_q][d_head] f32 and n_slot keys [n_slot][d_head] of the
- * KV type; lds: floats from row to row of s. d_head % block_len == 0; any count may be 0. Sum
- * tolerance. Let lds (and ldp below) be no multiple of 1024: the rows would share the sets of the
- * cache. */
+ * KV type; lds: floats from row to row of s. d_head % block_len == 0, and <= 4096 in block formats;
+ * any count may be 0. Sum tolerance. Let lds (and ldp below) be no multiple of 1024: the rows would
+ * share the sets of the cache. */
 #define RKV_PROTO_kv_score(name)                                                                   \
     void(name)(float *s, ptrdiff_t lds, const float *q, const void *k, int n_q, int n_slot,        \
                int d_head)

@@ -226,7 +226,7 @@ typedef struct rkv_session_options {
     int n_ctx;              /* positions it may ever hold, prompt and answer; 0: the model's */
     int n_thread;           /* 0: all this process may use (affinity and cgroup respected) */
     int n_chunk; /* prompt rows per pass inside a layer: 256; results do not depend on it */
-    const char *k_type, *v_type;        /* "f16" (default) or "f32" */
+    const char *k_type, *v_type;        /* "f16" (default), "f32", "bf16", "q8_0", "q4_0" */
     rkv_policy policy;      /* applied to the first prompt as each layer is done */
     int observe;            /* keep what rkv_session_compress needs (the window's queries) */
     rkv_progress_fn *progress;

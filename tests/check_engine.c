@@ -422,6 +422,46 @@ static void check_blas(const tiny_options *t, const run *want)
     setenv("RKV_GEMM", "own", 1);
 }
 
+/* Small cache types: bytes as promised, everything equal to the bit that must be, logits as near to
+ * those of f32 as the type allows, and no nearer than a type that lost nothing would be. Heads that
+ * blocks do not divide are refused. */
+static void check_cache_types(tiny_options t, const rkv_model *narrow)
+{
+    static const struct {
+        const char *name;
+        double bits, least, most;
+    } types[] = {{"bf16", 16.0, 1e-5, 0.1}, {"q8_0", 8.5, 1e-5, 0.2}, {"q4_0", 4.5, 1e-3, 3.0}};
+    rkv_error e = {0};
+    t.d_head = 32;
+    t.d_model = t.n_head * t.d_head;
+    rkv_model *m = made_model(&t);
+    rkv_session_options o = rkv_session_options_default();
+    o.n_thread = 1;
+    o.k_type = o.v_type = "f32";
+    run exact = run_session(m, &o);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        o.k_type = o.v_type = types[i].name;
+        run r = run_session(m, &o);
+        const double apart =
+            furthest(r.logits, exact.logits, (size_t)(1 + MORE) * (size_t)r.n_vocab);
+        CHECK(apart > types[i].least && apart < types[i].most, "%s: logits differ by %g",
+              types[i].name, apart);
+        CHECK((double)r.kv.bytes == (double)exact.kv.bytes * types[i].bits / 32.0,
+              "%s: %llu bytes, %llu in f32", types[i].name, (unsigned long long)r.kv.bytes,
+              (unsigned long long)exact.kv.bytes);
+        check_same_bits(m, &o, &r);
+        check_decode(m, &o, &r);
+        check_compression(m, &o);
+        free(r.logits);
+    }
+    rkv_session *s;
+    o.k_type = "f16", o.v_type = "q8_0";
+    CHECK(rkv_session_create(&s, narrow, &o, &e) == RKV_E_ARG && strstr(e.text, "blocks of 32"),
+          "heads of 16: %s", e.text);
+    free(exact.logits);
+    rkv_model_free(m);
+}
+
 static void check_family(const tiny_options *t)
 {
     rkv_model *m = made_model(t);
@@ -439,6 +479,7 @@ static void check_family(const tiny_options *t)
     check_borrowed(m);
     check_half_compressed(m);
     check_blas(t, &want);
+    check_cache_types(*t, m);
     free(want.logits);
     rkv_model_free(m);
 }

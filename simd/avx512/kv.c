@@ -15,3 +15,13 @@
 #define KV_DT f16
 #define KV_ELEM uint16_t
 #include "tmpl/kv.h"
+
+#define KV_DT bf16
+#define KV_ELEM uint16_t
+#include "tmpl/kv.h"
+
+#include "fmt/q4_0.h"
+#include "fmt/q8_0.h"
+#include "tmpl/kv_blocks.h"
+KV_BLOCKS(q4_0, 18)
+KV_BLOCKS(q8_0, 34)

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "f16.h"
+#include "fmt/q4_0.h"
+#include "fmt/q8_0.h"
 
 void rkv_gemm_f32_ref(float *c, ptrdiff_t ldc, const float *a, ptrdiff_t lda, const float *b,
                       ptrdiff_t ldb, int m, int n, int k, int acc)
@@ -110,3 +112,43 @@ void rkv_transpose_f32_ref(void *dst, ptrdiff_t ldd, const void *src, ptrdiff_t 
 #define RKV_SAME(x) (x)
 RKV_KV_PRODUCTS(f32, float, RKV_SAME)
 RKV_KV_PRODUCTS(f16, uint16_t, rkv_f16_to_f32)
+RKV_KV_PRODUCTS(bf16, uint16_t, rkv_bf16_to_f32)
+
+/* The same for a block format: a row at a time, made floats. */
+#define RKV_KV_BLOCK_PRODUCTS(dt) \
+    void rkv_kv_score_##dt##_ref(float *s, ptrdiff_t lds, const float *q, const void *k, int n_q, \
+                                 int n_slot, int d_head) \
+    { \
+        for (int t = 0; t < n_slot; t++) \
+            for (int i = 0; i < n_q; i++) { \
+                double sum = 0.0; \
+                for (int e = 0; e < d_head; e += 32) { \
+                    float x[32]; \
+                    rkv_##dt##_decode(x, (const rkv_##dt *)k + ((ptrdiff_t)t * d_head + e) / 32); \
+                    for (int j = 0; j < 32; j++) \
+                        sum += (double)q[(ptrdiff_t)i * d_head + e + j] * (double)x[j]; \
+                } \
+                s[i * lds + t] = (float)sum; \
+            } \
+    } \
+    void rkv_kv_mix_##dt##_ref(float *out, const float *p, ptrdiff_t ldp, const void *v, int n_q, \
+                               int n_slot, int d_head) \
+    { \
+        for (int i = 0; i < n_q; i++) \
+            for (int e = 0; e < d_head; e += 32) { \
+                float *o = out + (ptrdiff_t)i * d_head + e; \
+                double sum[32]; \
+                for (int j = 0; j < 32; j++) \
+                    sum[j] = (double)o[j]; \
+                for (int t = 0; t < n_slot; t++) { \
+                    float x[32]; \
+                    rkv_##dt##_decode(x, (const rkv_##dt *)v + ((ptrdiff_t)t * d_head + e) / 32); \
+                    for (int j = 0; j < 32; j++) \
+                        sum[j] += (double)p[i * ldp + t] * (double)x[j]; \
+                } \
+                for (int j = 0; j < 32; j++) \
+                    o[j] = (float)sum[j]; \
+            } \
+    }
+RKV_KV_BLOCK_PRODUCTS(q4_0)
+RKV_KV_BLOCK_PRODUCTS(q8_0)

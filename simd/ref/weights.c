@@ -36,6 +36,16 @@ RKV_UNPACK(q6_k, 256)
 RKV_UNPACK(iq4_nl, 32)
 RKV_UNPACK(iq4_xs, 256)
 
+#define RKV_PACK(dt) \
+    void rkv_pack_##dt##_ref(void *dst, const float *in, int64_t n) \
+    { \
+        rkv_##dt *b = dst; \
+        for (int64_t i = 0; i < n / 32; i++) \
+            rkv_##dt##_encode(b + i, in + 32 * i); \
+    }
+RKV_PACK(q4_0)
+RKV_PACK(q8_0)
+
 enum { CHUNK = 256 }; /* a multiple of every block's length */
 
 /* Products of the rows of w, unpacked chunk by chunk. */

@@ -324,6 +324,18 @@ static inline vf v_pair_f16_n(const uint16_t *p, const uint16_t *second, int n)
     return v_load_f16_n(p, n);
 }
 
+static inline vf v_pair_bf16(const uint16_t *p, const uint16_t *second)
+{
+    (void)second;
+    return v_load_bf16(p);
+}
+
+static inline vf v_pair_bf16_n(const uint16_t *p, const uint16_t *second, int n)
+{
+    (void)second;
+    return v_load_bf16_n(p, n);
+}
+
 /* 8 floats, once for each row of a vector. */
 static inline vf v_load8(const float *p)
 {

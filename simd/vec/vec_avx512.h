@@ -307,22 +307,33 @@ static inline vf v_pair_f32_n(const float *p, const float *second, int n)
     return v_pair(v_load_half_n(p, n), v_load_half_n(second, n));
 }
 
-static inline vf v_pair_halfs(__m128i a, __m128i b)
+static inline __m256i v_pair_words(__m128i a, __m128i b)
 {
-    return _mm512_cvtph_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1));
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
 }
 
 static inline vf v_pair_f16(const uint16_t *p, const uint16_t *second)
 {
-    return v_pair_halfs(_mm_loadu_si128((const __m128i *)p),
-                        _mm_loadu_si128((const __m128i *)second));
+    return _mm512_cvtph_ps(v_pair_words(_mm_loadu_si128((const __m128i *)p),
+                                        _mm_loadu_si128((const __m128i *)second)));
 }
 
 static inline vf v_pair_f16_n(const uint16_t *p, const uint16_t *second, int n)
 {
-    const __m128i a = _mm256_castsi256_si128(v_halfs_n(p, n)),
-                  b = _mm256_castsi256_si128(v_halfs_n(second, n));
-    return v_pair_halfs(a, b);
+    return _mm512_cvtph_ps(v_pair_words(_mm256_castsi256_si128(v_halfs_n(p, n)),
+                                        _mm256_castsi256_si128(v_halfs_n(second, n))));
+}
+
+static inline vf v_pair_bf16(const uint16_t *p, const uint16_t *second)
+{
+    return v_from_bf16(v_pair_words(_mm_loadu_si128((const __m128i *)p),
+                                        _mm_loadu_si128((const __m128i *)second)));
+}
+
+static inline vf v_pair_bf16_n(const uint16_t *p, const uint16_t *second, int n)
+{
+    return v_from_bf16(v_pair_words(_mm256_castsi256_si128(v_halfs_n(p, n)),
+                                        _mm256_castsi256_si128(v_halfs_n(second, n))));
 }
 
 static inline vf v_load8(const float *p)

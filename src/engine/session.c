@@ -19,7 +19,8 @@ static rkv_status kv_type(rkv_dtype *out, const char *name, const rkv_model *m, 
     const rkv_dtype t = rkv_dtype_from_name(name ? name : "f16");
     const rkv_ops *ops = &m->backend.ops;
     if (t == RKV_DT_COUNT || !ops->pack[t] || !ops->kv_score[t] || !ops->kv_mix[t])
-        return rkv_fail(e, RKV_E_ARG, "%s '%.40s': expected f16 or f32", what, name);
+        return rkv_fail(e, RKV_E_ARG, "%s '%.40s': expected f16, f32, bf16, q8_0 or q4_0", what,
+                        name);
     if (m->config.d_head % rkv_dtype_get(t)->block_len)
         return rkv_fail(e, RKV_E_ARG,
                         "%s '%s': heads of %d numbers cannot be stored in blocks of %d", what, name,
