@@ -147,8 +147,10 @@ static void check_limits(void)
         const pid_t pid = fork();
         if (!pid) {
             const uint64_t room = 64 << 20;
-            struct rlimit r = {1 << 30, 1 << 30};
-            setrlimit(limits[i], &r);
+            struct rlimit r = {1 << 30, 1 << 30}, got;
+            if (setrlimit(limits[i], &r) || getrlimit(limits[i], &got) ||
+                got.rlim_cur != r.rlim_cur)
+                _exit(77);
             const uint64_t before = rkv_mem_available(NULL);
             void *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             const uint64_t after = rkv_mem_available(NULL);
@@ -156,7 +158,10 @@ static void check_limits(void)
         }
         int status = -1;
         waitpid(pid, &status, 0);
-        CHECK(status == 0, "limit #%d is not seen", i);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+            SKIP(1, "limit #%d cannot be set here (as under qemu-user)", i);
+        else
+            CHECK(status == 0, "limit #%d is not seen", i);
     }
 }
 
