@@ -58,11 +58,10 @@ def sweep(r):
 
 
 def compare(r):
-    c = r["ceilings"]
     peers = " and ".join(f"{p} ({v})" for p, v in r["versions"].items() if p != "rkv")
-    out = [f"**Speed** beside {peers}, alternately in one run, {r['threads']} threads, medians; {r['cpu']}, which reads "
-           f"{c['read_gb_s']:.1f} GB/s and does {c['fma_gflop_s']:.0f} GFLOP/s of f32 multiply-adds; `bench/compare.py`. "
-           "The share is of that: multiply-adds in prefill, reading in decode.", "",
+    out = [f"**Speed** beside {peers}, alternately in one run, {r['threads']} threads, medians; {r['cpu']}; "
+           "`bench/compare.py`. The share is of what `bench_ceilings` reached just before: f32 multiply-adds per second in "
+           "prefill, bytes read per second in decode.", "",
            "![Tokens per second against context length](bench/results/speed.svg)", "",
            "| model | test | program | tokens/s | share | ratio |", "|---|---|---|---|---|---|"]
     for name, m in r["models"].items():
