@@ -32,7 +32,7 @@
 /* Two rows of n floats as pairs of 16 bits, as gemm_pairs takes them in b: pair i of hi is (a[i],
  * b[i]), rounded as pack does; that of lo what the rounding took away, a[i] - hi and b[i] - hi,
  * rounded in turn (NaN where hi is not finite). lo may be NULL. Each is n pairs; n >= 0. Two
- * numbers of bf16 hold 16 bits of a float's 24, a half-precision number whole. */
+ * numbers of bf16 hold 16 bits or more of a float's 24, and a half-precision number whole. */
 #define RKV_PROTO_pack_pairs(name) \
     void(name)(void *hi, void *lo, const float *a, const float *b, int n)
 

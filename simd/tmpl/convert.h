@@ -1,4 +1,5 @@
-/* unpack, pack and pack_pairs of plain 16-bit numbers on the vector vocabulary; contracts in kernels.h. */
+/* unpack, pack and pack_pairs of plain 16-bit numbers on the vector vocabulary; contracts in
+ * kernels.h. */
 
 void RKV_TIER(unpack_f16)(float *out, const void *src, int64_t n)
 {
