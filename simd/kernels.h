@@ -30,6 +30,13 @@
  */
 #define RKV_PROTO_pack(name) void(name)(void *dst, const float *in, int64_t n)
 
+/* Two rows of n floats as pairs of 16 bits, as gemm_pairs takes them in b: pair i of hi is (a[i],
+ * b[i]), rounded as pack does; that of lo what the rounding took away, a[i] - hi and b[i] - hi,
+ * rounded in turn (NaN where hi is not finite). lo may be NULL. Each is n pairs; n >= 0. Two
+ * numbers of bf16 hold 16 bits or more of a float's 24, and a half-precision number whole. */
+#define RKV_PROTO_pack_pairs(name) \
+    void(name)(void *hi, void *lo, const float *a, const float *b, int n)
+
 /* y[r] = sum_i w[r][i] x[i] for n_out rows of n_in elements, w_stride bytes apart.
  * n_out >= 0, n_in >= 0 and a multiple of block_len. Sum tolerance, where a weight s code + o of a
  * block format counts as the terms s code and o. With block formats x may be rounded to 16 bits in
@@ -118,6 +125,7 @@
 #define RKV_OPS \
     RKV_OP(unpack) \
     RKV_OP(pack) \
+    RKV_OP(pack_pairs) \
     RKV_OP(matvec) \
     RKV_OP(gemm) \
     RKV_OP(gemm_pairs) \

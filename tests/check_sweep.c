@@ -255,5 +255,8 @@ int main(void)
     t.window = 50;
     t.pattern = 2;
     check_family(&t);
+    setenv("RKV_GEMM", "bf16", 1);
+    t.n_layer = 2;
+    check_family(&t);
     return check_end("sweep");
 }

@@ -45,6 +45,19 @@ void rkv_pack_bf16_ref(void *dst, const float *in, int64_t n)
         b[i] = rkv_f32_to_bf16(in[i]);
 }
 
+void rkv_pack_pairs_bf16_ref(void *hi, void *lo, const float *a, const float *b, int n)
+{
+    uint16_t *h = hi, *l = lo;
+    for (int i = 0; i < n; i++) {
+        h[2 * i] = rkv_f32_to_bf16(a[i]);
+        h[2 * i + 1] = rkv_f32_to_bf16(b[i]);
+        if (!l)
+            continue;
+        l[2 * i] = rkv_f32_to_bf16(a[i] - rkv_bf16_to_f32(h[2 * i]));
+        l[2 * i + 1] = rkv_f32_to_bf16(b[i] - rkv_bf16_to_f32(h[2 * i + 1]));
+    }
+}
+
 void rkv_rmsnorm_f32_ref(float *out, const float *x, const float *g, int n, float eps)
 {
     double ss = 0.0;

@@ -116,8 +116,8 @@ static inline vf v_load_bf16_n(const uint16_t *p, int n)
     return v_from_bf16(v_halfs_n(p, n));
 }
 
-/* Rounded to nearest even as integers; a NaN becomes quiet. */
-static inline __m128i v_to_bf16(vf a)
+/* Rounded to nearest even as integers of 32 bits; a NaN becomes quiet. */
+static inline __m256i v_words_bf16(vf a)
 {
     const __m256i u = _mm256_castps_si256(a), top = _mm256_srli_epi32(u, 16);
     const __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
@@ -126,8 +126,26 @@ static inline __m128i v_to_bf16(vf a)
     const __m256i mag = _mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff));
     const __m256i nan = _mm256_cmpgt_epi32(mag, _mm256_set1_epi32(0x7f800000));
     const __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
-    const __m256i h = _mm256_blendv_epi8(near, quiet, nan);
+    return _mm256_blendv_epi8(near, quiet, nan);
+}
+
+static inline __m128i v_to_bf16(vf a)
+{
+    const __m256i h = v_words_bf16(a);
     return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+
+/* a rounded to bf16, as floats. */
+static inline vf v_near_bf16(vf a)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(v_words_bf16(a), 16));
+}
+
+/* Pairs (a[i], b[i]) of 16 bits: a[i] in the low half of word i. */
+static inline vf v_pair_bf16(vf a, vf b)
+{
+    const __m256i high = _mm256_slli_epi32(v_words_bf16(b), 16);
+    return _mm256_castsi256_ps(_mm256_or_si256(v_words_bf16(a), high));
 }
 
 static inline void v_store_bf16(uint16_t *p, vf a)

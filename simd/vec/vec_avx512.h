@@ -114,7 +114,7 @@ static inline vf v_load_bf16_n(const uint16_t *p, int n)
     return v_from_bf16(v_halfs_n(p, n));
 }
 
-static inline __m256i v_to_bf16(vf a)
+static inline __m512i v_words_bf16(vf a)
 {
     const __m512i u = _mm512_castps_si512(a), top = _mm512_srli_epi32(u, 16);
     const __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
@@ -123,7 +123,23 @@ static inline __m256i v_to_bf16(vf a)
     const __m512i mag = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
     const __mmask16 nan = _mm512_cmpgt_epi32_mask(mag, _mm512_set1_epi32(0x7f800000));
     const __m512i quiet = _mm512_or_si512(top, _mm512_set1_epi32(0x40));
-    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(near, nan, quiet));
+    return _mm512_mask_mov_epi32(near, nan, quiet);
+}
+
+static inline __m256i v_to_bf16(vf a)
+{
+    return _mm512_cvtepi32_epi16(v_words_bf16(a));
+}
+
+static inline vf v_near_bf16(vf a)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(v_words_bf16(a), 16));
+}
+
+static inline vf v_pair_bf16(vf a, vf b)
+{
+    const __m512i high = _mm512_slli_epi32(v_words_bf16(b), 16);
+    return _mm512_castsi512_ps(_mm512_or_si512(v_words_bf16(a), high));
 }
 
 static inline void v_store_bf16(uint16_t *p, vf a)

@@ -7,10 +7,11 @@
 
 enum { TILE = RKV_ATTN_TILE };
 
-size_t rkv_attend_scratch(int n_q, int d_head)
+/* Depth of a part of a score on the path bf16: gemm_pairs takes multiples of 32. */
+static int part_depth(int d_head)
 {
-    /* keys (rows, then transposed), values, scores */
-    return (size_t)TILE * (size_t)d_head * 3 + (size_t)n_q * TILE;
+    enum { STEP = 32 };
+    return (d_head + STEP - 1) / STEP * STEP;
 }
 
 typedef struct tile {           /* the scratch, cut up */
@@ -18,12 +19,48 @@ typedef struct tile {           /* the scratch, cut up */
     float *key;                 /* [d_head][TILE] */
     float *value;               /* [TILE][d_head] */
     float *score;               /* [n_q][TILE] */
+    /* The rest for bf16 only. A query and a key are each the sum of two bf16, high and low. Their
+     * product without low times low, at most 2^-16 of a term, is one along the tripled depth: high
+     * high low times high low high. The parts are part_depth long. */
+    uint16_t *query;            /* [n_q][3 parts] */
+    uint16_t *key_pairs;        /* [3 parts / 2][TILE][2] */
+    uint16_t *value_pairs;      /* [TILE / 2][d_head][2] */
+    uint16_t *weight;           /* [n_q][TILE] */
+    float *zero;                /* max(d_head, TILE) */
 } tile;
 
-static tile cut(float *scratch, int d_head)
+static size_t floats_f32(int n_q, int d_head)
 {
-    const ptrdiff_t block = (ptrdiff_t)TILE * d_head;
-    return (tile){scratch, scratch + block, scratch + 2 * block, scratch + 3 * block};
+    return (size_t)TILE * (size_t)d_head * 3 + (size_t)n_q * TILE;
+}
+
+enum { ALIGN = 64 };            /* bytes: a row of a tile register lies in one cache line */
+
+size_t rkv_attend_scratch(const rkv_backend *be, int n_q, int d_head)
+{
+    const size_t d = (size_t)d_head, rows = (size_t)n_q, parts = 3 * (size_t)part_depth(d_head);
+    const size_t pairs = rows * parts + parts * TILE + TILE * d + rows * TILE;
+    if (be->gemm != RKV_GEMM_BF16)
+        return floats_f32(n_q, d_head);
+    return ALIGN / sizeof(float) + floats_f32(n_q, d_head) +
+           pairs * sizeof(uint16_t) / sizeof(float) + (d > TILE ? d : TILE);
+}
+
+static tile cut(const rkv_backend *be, float *scratch, int n_q, int d_head)
+{
+    const ptrdiff_t block = (ptrdiff_t)TILE * d_head, parts = 3 * part_depth(d_head);
+    if (be->gemm != RKV_GEMM_BF16)
+        return (tile){scratch, scratch + block, scratch + 2 * block, scratch + 3 * block,
+                      NULL, NULL, NULL, NULL, NULL};
+    float *at = scratch + -(uintptr_t)scratch % ALIGN / sizeof *scratch;
+    tile t = {.row = at, .key = at + block, .value = at + 2 * block, .score = at + 3 * block};
+    t.query = (uint16_t *)(void *)(at + floats_f32(n_q, d_head));
+    t.key_pairs = t.query + n_q * parts;
+    t.value_pairs = t.key_pairs + parts * TILE;
+    t.weight = t.value_pairs + block;
+    t.zero = (float *)(void *)(t.weight + (ptrdiff_t)n_q * TILE);
+    memset(t.zero, 0, (size_t)(d_head > TILE ? d_head : TILE) * sizeof *t.zero);
+    return t;
 }
 
 static const void *slot(const void *base, rkv_dtype type, int t, int d_head)
@@ -60,13 +97,112 @@ void rkv_attend_begin(float *out, float *m, float *l, int n_q, int d_head)
         m[i] = -INFINITY, l[i] = 0.0f;
 }
 
+/* Rows of q as high, high, low. */
+static void split_queries(const rkv_ops *ops, tile *t, const float *q, int n_q, int d)
+{
+    const int part = part_depth(d);
+    float *rest = t->row;
+    for (int i = 0; i < n_q; i++, q += d) {
+        uint16_t *high = t->query + (ptrdiff_t)i * 3 * part, *low = high + 2 * part;
+        memset(high, 0, 3 * (size_t)part * sizeof *high);
+        ops->pack[RKV_DT_bf16](high, q, d);
+        memcpy(high + part, high, (size_t)d * sizeof *high);
+        ops->unpack[RKV_DT_bf16](rest, high, d);
+        ops->scale[RKV_DT_f32](rest, -1.0f, d);
+        ops->add[RKV_DT_f32](rest, q, d);
+        ops->pack[RKV_DT_bf16](low, rest, d);
+    }
+}
+
+/* Row i of rows [first, first + n) that begin at `rows`; outside zeros. */
+static const float *row_or_zero(const tile *t, const float *rows, ptrdiff_t ld, int i, int first,
+                                int n)
+{
+    return i >= first && i < first + n ? rows + (i - first) * ld : t->zero;
+}
+
+/* The tile's n keys as high, low, high; what is behind d_head is 0. */
+static void pair_keys(const rkv_ops *ops, tile *t, int n, int d)
+{
+    const ptrdiff_t part = (ptrdiff_t)part_depth(d) * TILE;
+    for (int e = 0; e < part_depth(d); e += 2) {
+        uint16_t *high = t->key_pairs + (ptrdiff_t)e * TILE;
+        ops->pack_pairs[RKV_DT_bf16](high, high + part, row_or_zero(t, t->key, TILE, e, 0, d),
+                                     row_or_zero(t, t->key, TILE, e + 1, 0, d), n);
+        memcpy(high + 2 * part, high, (size_t)n * 2 * sizeof *high);
+    }
+}
+
+/* n values from slot `first` of the tile on; the other slots are 0. */
+static void pair_values(const rkv_ops *ops, tile *t, const float *value, int first, int n, int d)
+{
+    for (int i = 0; i < TILE; i += 2)
+        ops->pack_pairs[RKV_DT_bf16](t->value_pairs + (ptrdiff_t)i * d, NULL,
+                                     row_or_zero(t, value, d, i, first, n),
+                                     row_or_zero(t, value, d, i + 1, first, n), d);
+}
+
+typedef struct rows {           /* of the state, that see a tile */
+    float *out, *m, *l;
+    const int32_t *lo, *hi;
+    int n;
+} rows;
+
+/* Slots [t0, t0 + n) to the rows q, in f32. */
+static void add_f32(const rkv_ops *ops, tile *t, const rows *r, const float *q, const float *value,
+                    int t0, int n, int d)
+{
+    ops->gemm[RKV_DT_f32](t->score, TILE, q, d, t->key, TILE, r->n, n, d, 0);
+    for (int i = 0; i < r->n; i++) {
+        float *score = t->score + (ptrdiff_t)i * TILE;
+        mask(score, t0, n, r->lo[i], r->hi[i]);
+        const float f = ops->softmax_step[RKV_DT_f32](score, n, &r->m[i], &r->l[i]);
+        if (f != 1.0f)
+            ops->scale[RKV_DT_f32](r->out + (ptrdiff_t)i * d, f, d);
+    }
+    ops->gemm[RKV_DT_f32](r->out, d, t->score, TILE, value, d, r->n, d, n, 1);
+}
+
+/* The same in bf16. What is summed into l are the rounded weights, those that multiply the values:
+ * the weights of the mean then sum to 1, and a rounding counts by a value's distance from the mean,
+ * not by the value. Sums run over whole tiles, slot t0 at its place `first`, since gemm_pairs sums
+ * each 32 terms apart and the slots in front may have been dropped. */
+static void add_bf16(const rkv_ops *ops, tile *t, const rows *r, const uint16_t *q,
+                     const float *value, int t0, int first, int n, int d)
+{
+    const int depth = 3 * part_depth(d);
+    uint16_t ones[TILE];
+    for (int i = 0; i < TILE; i++)
+        ones[i] = 0x3f80;
+    pair_keys(ops, t, n, d);
+    pair_values(ops, t, value, first, n, d);
+    ops->gemm_pairs[RKV_DT_bf16](t->score + first, TILE, q, depth, t->key_pairs, TILE, r->n, n,
+                                 depth, 0);
+    for (int i = 0; i < r->n; i++) {
+        float *whole = t->score + (ptrdiff_t)i * TILE, *score = whole + first, unrounded = 0.0f;
+        mask(score, t0, n, r->lo[i], r->hi[i]);
+        const float f = ops->softmax_step[RKV_DT_f32](score, n, &r->m[i], &unrounded);
+        memset(whole, 0, (size_t)first * sizeof *whole);
+        memset(score + n, 0, (size_t)(TILE - first - n) * sizeof *score);
+        if (f == 1.0f)
+            continue;
+        r->l[i] *= f;
+        ops->scale[RKV_DT_f32](r->out + (ptrdiff_t)i * d, f, d);
+    }
+    ops->pack[RKV_DT_bf16](t->weight, t->score, (int64_t)r->n * TILE);
+    ops->gemm_pairs[RKV_DT_bf16](r->out, d, t->weight, TILE, t->value_pairs, d, r->n, d, TILE, 1);
+    ops->gemm_pairs[RKV_DT_bf16](r->l, 1, t->weight, TILE, ones, 1, r->n, 1, TILE, 1);
+}
+
 void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const float *q, int n_q,
                     const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv,
                     const float *v_plain, float *scratch)
 {
     const rkv_ops *ops = &be->ops;
     const int d = kv->d_head;
-    tile t = cut(scratch, d);
+    tile t = cut(be, scratch, n_q, d);
+    if (t.query)
+        split_queries(ops, &t, q, n_q, d);
     int r0 = 0, r1 = 0;         /* rows that see the tile: hi[r] > t0, lo[r] < t0 + n */
     int end;                    /* of the tile; the first one may begin before slot 0 */
     for (int t0 = lo[0]; t0 < hi[n_q - 1]; t0 = end) {
@@ -79,17 +215,13 @@ void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const
             r1++;
         if (r0 >= r1)
             continue;
-        const int rows = r1 - r0;
+        const rows r = {out + (ptrdiff_t)r0 * d, m + r0, l + r0, lo + r0, hi + r0, r1 - r0};
         const float *value = load_tile(ops, &t, kv, v_plain, t0, n);
-        ops->gemm[RKV_DT_f32](t.score, TILE, q + (ptrdiff_t)r0 * d, d, t.key, TILE, rows, n, d, 0);
-        for (int i = r0; i < r1; i++) {
-            float *score = t.score + (ptrdiff_t)(i - r0) * TILE;
-            mask(score, t0, n, lo[i], hi[i]);
-            const float f = ops->softmax_step[RKV_DT_f32](score, n, &m[i], &l[i]);
-            if (f != 1.0f)
-                ops->scale[RKV_DT_f32](out + (ptrdiff_t)i * d, f, d);
-        }
-        ops->gemm[RKV_DT_f32](out + (ptrdiff_t)r0 * d, d, t.score, TILE, value, d, rows, d, n, 1);
+        if (t.query)
+            add_bf16(ops, &t, &r, t.query + (ptrdiff_t)r0 * 3 * part_depth(d), value, t0,
+                     t0 - (end - TILE), n, d);
+        else
+            add_f32(ops, &t, &r, q + (ptrdiff_t)r0 * d, value, t0, n, d);
     }
 }
 

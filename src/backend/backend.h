@@ -12,7 +12,9 @@
 typedef enum rkv_gemm_path {
     RKV_GEMM_OWN,               /* f32 panels, our kernels */
     RKV_GEMM_BLAS,              /* f32 rows, OpenBLAS sgemm */
-    RKV_GEMM_BF16,              /* weights and inputs rounded to bf16, sums in f32, our kernels */
+    /* Our kernels with sums in f32: weights and inputs of products rounded to bf16, and the weights
+     * and values of prefill's attention; its queries and keys are two bf16 each. */
+    RKV_GEMM_BF16,
     RKV_GEMM_PATHS
 } rkv_gemm_path;
 
@@ -24,10 +26,10 @@ typedef struct rkv_backend {
 
 /* Picks kernels for this CPU, no stronger than the environment variable RKV_CPU names.
  * RKV_GEMM=own, blas or bf16 forces the path of prefill products. By default bf16 serves tier amx
- * (mean KL to the f32 products about 1e-4 nats), and OpenBLAS, where it is installed, CPUs for
- * which we have no kernel (tier ref chosen by the CPU, not by RKV_CPU). bf16 works on every tier,
- * in portable C and slowly below amx: to measure what it costs in accuracy. RKV_E_ARG: unknown
- * name, tier not on this CPU; RKV_E_UNSUPPORTED: blas wanted and not there. */
+ * (mean KL to f32 about 1e-4 nats), and OpenBLAS, where it is installed, CPUs for which we have no
+ * kernel (tier ref chosen by the CPU, not by RKV_CPU). bf16 works on every tier, in portable C and
+ * slowly below amx: to measure what it costs in accuracy. RKV_E_ARG: unknown name, tier not on this
+ * CPU; RKV_E_UNSUPPORTED: blas wanted and not there. */
 rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e);
 
 typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a view */
@@ -83,7 +85,7 @@ typedef struct rkv_kv_view {    /* slots of one (layer, KV head); borrowed from 
 } rkv_kv_view;
 
 /* Floats of scratch that rkv_attend_add needs for n_q rows. */
-size_t rkv_attend_scratch(int n_q, int d_head);
+size_t rkv_attend_scratch(const rkv_backend *be, int n_q, int d_head);
 
 /* Attention of n_q rows in steps: begin, add once per run of slots, end. out[n_q][d_head], m[n_q]
  * and l[n_q] are the state between the steps. */
@@ -93,8 +95,9 @@ void rkv_attend_begin(float *out, float *m, float *l, int n_q, int d_head);
  * lo and hi ascend with i and may be empty ranges. v_plain != NULL: f32 values [n_slot][d_head]
  * that stand for kv->v (a perturbed cache). A row's bits depend on its own slots only: tiles begin
  * where slot + phase is a multiple of RKV_ATTN_TILE, whatever was dropped in front, so a run may be
- * cut there without a change. Source: online softmax, Milakov & Gimelshein 2018; tiling, Dao et al.
- * 2022 (FlashAttention). */
+ * cut there without a change. On the path bf16 queries and keys go in as two bf16 each, so that
+ * each term of a score is off by 2^-15 at most; weights and values are rounded once.
+ * Source: online softmax, Milakov & Gimelshein 2018; tiling, Dao et al. 2022 (FlashAttention). */
 void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const float *q, int n_q,
                     const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv,
                     const float *v_plain, float *scratch);

@@ -127,7 +127,7 @@ rkv_prefill_plan rkv_prefill_plan_of(const rkv_session *s, const rkv_policy *pol
         .panels = rkv_model_panels_bytes(m),
         .scratch = rkv_step_scratch(c, least(s->o.n_chunk, n)) * sizeof(float),
         .n_old = (uint64_t)c->n_kv_head * sizeof(int),
-        .attention = (uint64_t)rkv_team_size(s->team) * rkv_row_attention_floats(c) * sizeof(float),
+        .attention = (uint64_t)rkv_team_size(s->team) * rkv_row_attention_floats(m) * sizeof(float),
     };
     growth g = {0};
     plan_observation(&p, s, policy, n);

@@ -19,7 +19,7 @@ typedef struct rkv_row_attention {
 } rkv_row_attention;
 
 /* Floats of scratch per thread. */
-size_t rkv_row_attention_floats(const rkv_config *c);
+size_t rkv_row_attention_floats(const rkv_model *m);
 
 /* The attend callback of rkv_step: appends k and v of the step's rows to the cache (room is
  * reserved), copies observed queries, fills att. ctx: rkv_row_attention. */

@@ -18,11 +18,13 @@ static int rows_per_tile(const rkv_config *c)
     return positions_per_tile(c) * (c->n_head / c->n_kv_head);
 }
 
-size_t rkv_row_attention_floats(const rkv_config *c)
+size_t rkv_row_attention_floats(const rkv_model *m)
 {
+    const rkv_config *c = &m->config;
     /* queries and outputs, running maximum and sum, ranges (as wide as floats), attention's own */
     const size_t rows = (size_t)rows_per_tile(c);
-    const size_t n = rows * (2 * (size_t)c->d_head + 4) + rkv_attend_scratch((int)rows, c->d_head);
+    const size_t n = rows * (2 * (size_t)c->d_head + 4) +
+                     rkv_attend_scratch(&m->backend, (int)rows, c->d_head);
     return (n + 15) / 16 * 16;
 }
 
@@ -95,7 +97,7 @@ static void tile_part(void *ctx, int i, int thread)
 {
     const layer_job *j = ctx;
     attend_tile(j->a, j->step, j->l, i / j->n_tile, i % j->n_tile,
-                j->a->scratch + (size_t)thread * rkv_row_attention_floats(&j->a->s->m->config));
+                j->a->scratch + (size_t)thread * rkv_row_attention_floats(j->a->s->m));
 }
 
 void rkv_row_attention_run(void *ctx, rkv_step *step, int l)

@@ -42,11 +42,12 @@ typedef struct item {           /* per-thread scratch, cut up */
     float *attend;
 } item;
 
-static size_t item_floats(const rkv_config *c, int n_fed)
+static size_t item_floats(const rkv_model *m, int n_fed)
 {
+    const rkv_config *c = &m->config;
     const size_t rows = (size_t)n_fed * (size_t)(c->n_head / c->n_kv_head), d = (size_t)c->d_head;
     const size_t n = rows * (2 * d + 4) + 2 * ((size_t)TILE + (size_t)n_fed) * d + SEGMENT * d +
-                     rkv_attend_scratch((int)rows, c->d_head);
+                     rkv_attend_scratch(&m->backend, (int)rows, c->d_head);
     return (n + 15) / 16 * 16;
 }
 
@@ -229,7 +230,7 @@ static rkv_status alloc(walk *w, rkv_error *e)
     const rkv_config *c = &w->m->config;
     const size_t rows = (size_t)w->max_group * (size_t)w->n_fed, d_model = (size_t)c->d_model;
     const size_t table = (size_t)w->n_fed * (size_t)w->m->rope[0].n_pair;
-    w->thread_floats = item_floats(c, w->n_fed);
+    w->thread_floats = item_floats(w->m, w->n_fed);
     w->x = rkv_mem_alloc(rkv_mem_product(rows, d_model * sizeof *w->x));
     w->norm = rkv_mem_alloc(rkv_mem_product(rows, d_model * sizeof *w->norm));
     w->pos = rkv_mem_alloc(rows * sizeof *w->pos);

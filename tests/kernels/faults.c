@@ -420,6 +420,34 @@ static RKV_PROTO_pack(pack_bf16_loses_nan)
     }
 }
 
+static RKV_PROTO_pack_pairs(pack_pairs_swaps)
+{
+    rkv_pack_pairs_bf16_ref(hi, lo, b, a, n);
+}
+
+static RKV_PROTO_pack_pairs(pack_pairs_drops_tail)
+{
+    rkv_pack_pairs_bf16_ref(hi, lo, a, b, n > KNOWN ? whole(n) : n);
+}
+
+/* Another rounding of what is left. */
+static RKV_PROTO_pack_pairs(pack_pairs_truncates_rest)
+{
+    uint16_t *h = hi, *l = lo;
+    rkv_pack_pairs_bf16_ref(hi, lo, a, b, n);
+    for (int i = 0; l && i < n; i++) {
+        const uint32_t rest = rkv_f32_to_bits(a[i] - rkv_bf16_to_f32(h[2 * i]));
+        l[2 * i] = (uint16_t)(rest >> 16 | ((rest & 0x7fffffff) > 0x7f800000 ? 0x40 : 0));
+    }
+}
+
+static RKV_PROTO_pack_pairs(pack_pairs_reads_before)
+{
+    rkv_pack_pairs_bf16_ref(hi, lo, a, b, n);
+    if (n > KNOWN)
+        touch(b - 1);
+}
+
 /* A right kernel that is no reference: it must pass, or the test finds what is not there. */
 static RKV_PROTO_gemm(gemm_one_chain)
 {
@@ -494,6 +522,10 @@ static const struct {
     ROW(pack, f16, ref, pack_ties_up, "known results"),
     ROW(pack, bf16, ref, pack_bf16_ties_up, "known results"),
     ROW(pack, bf16, ref, pack_bf16_loses_nan, "other bits"),
+    ROW(pack_pairs, bf16, ref, pack_pairs_swaps, "known results"),
+    ROW(pack_pairs, bf16, ref, pack_pairs_drops_tail, "other bits"),
+    ROW(pack_pairs, bf16, ref, pack_pairs_truncates_rest, "other bits"),
+    ROW(pack_pairs, bf16, ref, pack_pairs_reads_before, "SIGSEGV"),
 };
 #undef ROW
 

@@ -1,4 +1,4 @@
-/* Drivers of unpack and pack: exact. */
+/* Drivers of unpack, pack and pack_pairs: exact. */
 #include "config.h"
 #include "case.h"
 #include "kernels.h"
@@ -9,6 +9,7 @@
 
 typedef RKV_PROTO_unpack(*unpack_fn);
 typedef RKV_PROTO_pack(*pack_fn);
+typedef RKV_PROTO_pack_pairs(*pack_pairs_fn);
 
 enum { EDGE_CASES = 2 };
 
@@ -225,4 +226,90 @@ const op_driver drive_pack = {
     .n_split = split_blocks,
     .call_split = split_pack,
     .known = known_pack,
+};
+
+enum { N, WITH_LO };     /* dim[] of pack_pairs */
+enum { HI, LO, ROW_A, ROW_B };
+
+static void draw_pack_pairs(kernel_case *c, int index, case_rng *r)
+{
+    const int edge = is_edge(c, index);
+    c->kind = (input_kind)(index / CASE_LENGTHS % INPUT_KINDS);
+    c->dim[N] = edge ? INPUT_EDGES : case_length(index, r);
+    c->dim[WITH_LO] = edge || rng_below(r, 4) > 0;
+    const size_t n = (size_t)c->dim[N];
+    case_operand(c, OPERAND_OUT, 1, n, 2 * sizeof(uint16_t));
+    case_operand(c, OPERAND_OUT, 1, c->dim[WITH_LO] ? n : 0, 2 * sizeof(uint16_t));
+    float *a = case_floats(c, OPERAND_IN, 1, n, r)->data;
+    float *b = case_floats(c, OPERAND_IN, 1, n, r)->data;
+    if (!edge)
+        return;
+    input_edges(a);
+    for (size_t i = 0; i < n; i++)
+        b[i] = a[n - 1 - i];
+}
+
+static void pack_pairs_part(kernel_fn f, const kernel_case *c, int from, int n)
+{
+    unsigned char *lo = c->dim[WITH_LO] ? c->op[LO].at + 4 * from : NULL;
+    ((pack_pairs_fn)f)(c->op[HI].at + 4 * from, lo, at_floats(c, ROW_A) + from,
+                       at_floats(c, ROW_B) + from, n);
+}
+
+static void call_pack_pairs(kernel_fn f, const kernel_case *c)
+{
+    pack_pairs_part(f, c, 0, c->dim[N]);
+}
+
+static void split_pack_pairs(kernel_fn f, const kernel_case *c, int way)
+{
+    pack_pairs_part(f, c, way + 1, c->dim[N] - way - 1);
+    pack_pairs_part(f, c, 0, way + 1);
+}
+
+static int is_nan_16(uint16_t h)
+{
+    return (h & 0x7fff) > 0x7f80;
+}
+
+/* The bits, but for those of a NaN that a difference gave. */
+static int judge_pack_pairs(const kernel_case *c, char *text)
+{
+    const uint16_t *got = c->op[LO].got;
+    uint16_t *want = c->op[LO].want;
+    for (size_t i = 0; i < 2 * c->op[LO].row_len; i++)
+        if (is_nan_16(got[i]) && is_nan_16(want[i]))
+            want[i] = got[i];
+    return judge_bits(c, HI, text) && judge_bits(c, LO, text);
+}
+
+/* 1 + 2^-9 + 2^-17: 1 and 2^-9; the tie 1 + 2^-8: 1 and 2^-8; 1 + 3 2^-8: up to 1 + 2^-6, so
+ * -2^-8. */
+static int known_pack_pairs(kernel_fn f, rkv_dtype dt, char *text)
+{
+    static const float a[] = {1.0f + 0x1p-9f + 0x1p-17f, 1.0f + 0x1p-8f};
+    static const float b[] = {1.0f + 0x3p-8f, -INFINITY};
+    static const uint16_t hi[] = {0x3f80, 0x3f82, 0x3f80, 0xff80}, lo[] = {0x3b00, 0xbb80, 0x3b80};
+    uint16_t got_hi[4], got_lo[4], alone[4];
+    (void)dt;
+    ((pack_pairs_fn)f)(got_hi, got_lo, a, b, 2);
+    ((pack_pairs_fn)f)(alone, NULL, a, b, 2);
+    const int ok = !memcmp(got_hi, hi, sizeof hi) && !memcmp(alone, hi, sizeof hi) &&
+                   !memcmp(got_lo, lo, sizeof lo) && is_nan_16(got_lo[3]);
+    if (!ok)
+        snprintf(text, FAULT_TEXT, "pairs %04x %04x, rest %04x %04x", got_hi[0], got_hi[1],
+                 got_lo[0], got_lo[1]);
+    return ok;
+}
+
+const op_driver drive_pack_pairs = {
+    .op = "pack_pairs",
+    .dim = {"n", "with_lo"},
+    .n_case = n_case,
+    .draw = draw_pack_pairs,
+    .call = call_pack_pairs,
+    .judge = judge_pack_pairs,
+    .n_split = split_blocks,
+    .call_split = split_pack_pairs,
+    .known = known_pack_pairs,
 };
