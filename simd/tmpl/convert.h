@@ -44,9 +44,9 @@ void RKV_TIER(pack_bf16)(void *dst, const float *in, int64_t n)
 static inline void pairs_to(float *to, vf a, vf b, int n)
 {
     if (n >= V_LEN)
-        v_store(to, v_pair_bf16(a, b));
+        v_store(to, v_bf16_pairs(a, b));
     else
-        v_store_n(to, v_pair_bf16(a, b), n);
+        v_store_n(to, v_bf16_pairs(a, b), n);
 }
 
 void RKV_TIER(pack_pairs_bf16)(void *hi, void *lo, const float *a, const float *b, int n)

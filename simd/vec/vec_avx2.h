@@ -142,7 +142,7 @@ static inline vf v_near_bf16(vf a)
 }
 
 /* Pairs (a[i], b[i]) of 16 bits: a[i] in the low half of word i. */
-static inline vf v_pair_bf16(vf a, vf b)
+static inline vf v_bf16_pairs(vf a, vf b)
 {
     const __m256i high = _mm256_slli_epi32(v_words_bf16(b), 16);
     return _mm256_castsi256_ps(_mm256_or_si256(v_words_bf16(a), high));

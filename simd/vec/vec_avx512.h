@@ -136,7 +136,7 @@ static inline vf v_near_bf16(vf a)
     return _mm512_castsi512_ps(_mm512_slli_epi32(v_words_bf16(a), 16));
 }
 
-static inline vf v_pair_bf16(vf a, vf b)
+static inline vf v_bf16_pairs(vf a, vf b)
 {
     const __m512i high = _mm512_slli_epi32(v_words_bf16(b), 16);
     return _mm512_castsi512_ps(_mm512_or_si512(v_words_bf16(a), high));
