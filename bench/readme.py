@@ -27,11 +27,14 @@ def accuracy(r):
         out.append(f"| {name} | {own['positions']} | {own['mean_kl']:.1e} | {own['top1']:.4f} | "
                    f"{ref['max_logit_difference']:.1e} | {wrong} of {tokens} |")
     types = ("f16", "bf16", "q8_0", "q4_0")
-    out += ["", "Mean KL by type of the cache (`-ctk`, `-ctv`), nats:", "",
-            "| model | " + " | ".join(types) + " |", "|---|" + "---|" * len(types)]
-    for name, m in r["models"].items():
-        by_type = {k.split(", ")[1].split()[0]: v["mean_kl"] for k, v in m["logits"].items() if not k.startswith("ref")}
-        out.append(f"| {name} | " + " | ".join(f"{by_type[t]:.1e}" if t in by_type else "" for t in types) + " |")
+    by_type = {name: {k.split(", ")[1].split()[0]: v["mean_kl"] for k, v in m["logits"].items()
+                      if not k.startswith("ref")} for name, m in r["models"].items()}
+    whole = {name: kl for name, kl in by_type.items() if all(t in kl for t in types)}
+    if whole:
+        out += ["", "Mean KL by type of the cache (`-ctk`, `-ctv`), nats:", "",
+                "| model | " + " | ".join(types) + " |", "|---|" + "---|" * len(types)]
+    for name, kl in whole.items():
+        out.append(f"| {name} | " + " | ".join(f"{kl[t]:.1e}" for t in types) + " |")
     kept = [s for m in r["models"].values() for s in m["select"] if s["cache"] == "f32"]
     out += ["", f"Kept sets of snapkv at 10, 20 and 30 % of 1,500 tokens, f32 cache: {sum(s['heads_equal'] for s in kept)} "
             f"of {sum(s['heads'] for s in kept)} heads equal to the reference's, "
