@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "f16.h"
-#include "fmt/q4_0.h"
-#include "fmt/q8_0.h"
 
 void rkv_gemm_f32_ref(float *c, ptrdiff_t ldc, const float *a, ptrdiff_t lda, const float *b,
                       ptrdiff_t ldb, int m, int n, int k, int acc)
@@ -79,76 +77,65 @@ void rkv_transpose_f32_ref(void *dst, ptrdiff_t ldd, const void *src, ptrdiff_t 
                    WORD);
 }
 
-/* The two KV products for a type whose element i of row t is load(t * d_head + i). */
-#define RKV_KV_PRODUCTS(dt, type, load)                                                            \
+enum { PIECE = 256 }; /* elements of a row made floats at a time: a multiple of every block */
+
+/* Row t of rows of d_head elements, from element e on. */
+static const void *piece(const void *rows, const rkv_dtype_desc *d, int t, int d_head, int e)
+{
+    const size_t row = rkv_dtype_bytes(d, (size_t)d_head);
+    return (const char *)rows + (size_t)t * row + rkv_dtype_bytes(d, (size_t)e);
+}
+
+static double dot(const float *q, const void *rows, const rkv_dtype_desc *d,
+                  RKV_PROTO_unpack(*unpack), int t, int d_head)
+{
+    float x[PIECE];
+    double sum = 0.0;
+    for (int e = 0; e < d_head; e += PIECE) {
+        const int n = d_head - e < PIECE ? d_head - e : PIECE;
+        unpack(x, piece(rows, d, t, d_head, e), n);
+        for (int j = 0; j < n; j++)
+            sum += (double)q[e + j] * (double)x[j];
+    }
+    return sum;
+}
+
+/* Adds weighted values to n elements of a row, from element e on. */
+static void mix(float *out, const float *p, const void *rows, const rkv_dtype_desc *d,
+                RKV_PROTO_unpack(*unpack), int n_slot, int d_head, int e, int n)
+{
+    float x[PIECE];
+    double sum[PIECE] = {0.0};
+    for (int t = 0; t < n_slot; t++) {
+        unpack(x, piece(rows, d, t, d_head, e), n);
+        for (int j = 0; j < n; j++)
+            sum[j] += (double)p[t] * (double)x[j];
+    }
+    for (int j = 0; j < n; j++)
+        out[j] = (float)((double)out[j] + sum[j]);
+}
+
+#define RKV_KV_PRODUCTS(dt)                                                                        \
     void rkv_kv_score_##dt##_ref(float *s, ptrdiff_t lds, const float *q, const void *k, int n_q,  \
                                  int n_slot, int d_head)                                           \
     {                                                                                              \
-        const type *key = k;                                                                       \
+        const rkv_dtype_desc *d = rkv_dtype_get(RKV_DT_##dt);                                      \
         for (int i = 0; i < n_q; i++)                                                              \
-            for (int t = 0; t < n_slot; t++) {                                                     \
-                double sum = 0.0;                                                                  \
-                for (int e = 0; e < d_head; e++)                                                   \
-                    sum += (double)q[(ptrdiff_t)i * d_head + e] *                                  \
-                           (double)load(key[(ptrdiff_t)t * d_head + e]);                           \
-                s[i * lds + t] = (float)sum;                                                       \
-            }                                                                                      \
+            for (int t = 0; t < n_slot; t++)                                                       \
+                s[i * lds + t] =                                                                   \
+                    (float)dot(q + (ptrdiff_t)i * d_head, k, d, rkv_unpack_##dt##_ref, t, d_head); \
     }                                                                                              \
     void rkv_kv_mix_##dt##_ref(float *out, const float *p, ptrdiff_t ldp, const void *v, int n_q,  \
                                int n_slot, int d_head)                                             \
     {                                                                                              \
-        const type *value = v;                                                                     \
+        const rkv_dtype_desc *d = rkv_dtype_get(RKV_DT_##dt);                                      \
         for (int i = 0; i < n_q; i++)                                                              \
-            for (int e = 0; e < d_head; e++) {                                                     \
-                double sum = 0.0;                                                                  \
-                for (int t = 0; t < n_slot; t++)                                                   \
-                    sum +=                                                                         \
-                        (double)p[i * ldp + t] * (double)load(value[(ptrdiff_t)t * d_head + e]);   \
-                float *o = out + (ptrdiff_t)i * d_head + e;                                        \
-                *o = (float)((double)*o + sum);                                                    \
-            }                                                                                      \
+            for (int e = 0; e < d_head; e += PIECE)                                                \
+                mix(out + (ptrdiff_t)i * d_head + e, p + i * ldp, v, d, rkv_unpack_##dt##_ref,     \
+                    n_slot, d_head, e, d_head - e < PIECE ? d_head - e : PIECE);                   \
     }
-
-#define RKV_SAME(x) (x)
-RKV_KV_PRODUCTS(f32, float, RKV_SAME)
-RKV_KV_PRODUCTS(f16, uint16_t, rkv_f16_to_f32)
-RKV_KV_PRODUCTS(bf16, uint16_t, rkv_bf16_to_f32)
-
-/* The same for a block format: a row at a time, made floats. */
-#define RKV_KV_BLOCK_PRODUCTS(dt) \
-    void rkv_kv_score_##dt##_ref(float *s, ptrdiff_t lds, const float *q, const void *k, int n_q, \
-                                 int n_slot, int d_head) \
-    { \
-        for (int t = 0; t < n_slot; t++) \
-            for (int i = 0; i < n_q; i++) { \
-                double sum = 0.0; \
-                for (int e = 0; e < d_head; e += 32) { \
-                    float x[32]; \
-                    rkv_##dt##_decode(x, (const rkv_##dt *)k + ((ptrdiff_t)t * d_head + e) / 32); \
-                    for (int j = 0; j < 32; j++) \
-                        sum += (double)q[(ptrdiff_t)i * d_head + e + j] * (double)x[j]; \
-                } \
-                s[i * lds + t] = (float)sum; \
-            } \
-    } \
-    void rkv_kv_mix_##dt##_ref(float *out, const float *p, ptrdiff_t ldp, const void *v, int n_q, \
-                               int n_slot, int d_head) \
-    { \
-        for (int i = 0; i < n_q; i++) \
-            for (int e = 0; e < d_head; e += 32) { \
-                float *o = out + (ptrdiff_t)i * d_head + e; \
-                double sum[32]; \
-                for (int j = 0; j < 32; j++) \
-                    sum[j] = (double)o[j]; \
-                for (int t = 0; t < n_slot; t++) { \
-                    float x[32]; \
-                    rkv_##dt##_decode(x, (const rkv_##dt *)v + ((ptrdiff_t)t * d_head + e) / 32); \
-                    for (int j = 0; j < 32; j++) \
-                        sum[j] += (double)p[i * ldp + t] * (double)x[j]; \
-                } \
-                for (int j = 0; j < 32; j++) \
-                    o[j] = (float)sum[j]; \
-            } \
-    }
-RKV_KV_BLOCK_PRODUCTS(q4_0)
-RKV_KV_BLOCK_PRODUCTS(q8_0)
+RKV_KV_PRODUCTS(f32)
+RKV_KV_PRODUCTS(f16)
+RKV_KV_PRODUCTS(bf16)
+RKV_KV_PRODUCTS(q4_0)
+RKV_KV_PRODUCTS(q8_0)

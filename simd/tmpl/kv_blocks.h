@@ -6,11 +6,13 @@
 
 enum { KV_BLOCK_FLOATS = 4096 }; /* the longest row, and some rows of usual length */
 
-/* Rows to make floats at a time; whole vectors of scores where they fit. */
-static int kv_block_rows(int d_head)
+/* Rows to make floats next, of those left; whole vectors of scores where they fit. */
+static int kv_block_rows(int d_head, int left)
 {
-    const int n = KV_BLOCK_FLOATS / d_head;
-    return n >= V_LEN ? n / V_LEN * V_LEN : n;
+    if (!d_head)
+        return left;
+    const int fit = KV_BLOCK_FLOATS / d_head, most = fit >= V_LEN ? fit / V_LEN * V_LEN : fit;
+    return left < most ? left : most;
 }
 
 #define KV_BLOCKS(dt, bytes) \
@@ -24,9 +26,8 @@ static int kv_block_rows(int d_head)
                                  int n_slot, int d_head) \
     { \
         _Alignas(64) float rows[KV_BLOCK_FLOATS]; \
-        const int most = d_head ? kv_block_rows(d_head) : n_slot; \
         for (int t = 0, n; t < n_slot; t += n) { \
-            n = n_slot - t < most ? n_slot - t : most; \
+            n = kv_block_rows(d_head, n_slot - t); \
             RKV_TIER(unpack_##dt)(rows, (const char *)k + (ptrdiff_t)t * (d_head / 32 * (bytes)), \
                                   (int64_t)n * d_head); \
             RKV_TIER(kv_score_f32)(s + t, lds, q, rows, n_q, n, d_head); \
@@ -36,9 +37,8 @@ static int kv_block_rows(int d_head)
                                int n_slot, int d_head) \
     { \
         _Alignas(64) float rows[KV_BLOCK_FLOATS]; \
-        const int most = d_head ? kv_block_rows(d_head) : n_slot; \
         for (int t = 0, n; t < n_slot; t += n) { \
-            n = n_slot - t < most ? n_slot - t : most; \
+            n = kv_block_rows(d_head, n_slot - t); \
             RKV_TIER(unpack_##dt)(rows, (const char *)v + (ptrdiff_t)t * (d_head / 32 * (bytes)), \
                                   (int64_t)n * d_head); \
             RKV_TIER(gemm_f32)(out, d_head, p + t, ldp, rows, d_head, n_q, d_head, n, 1); \

@@ -5,14 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { TILE = RKV_ATTN_TILE };
+#include "backend/pairs.h"
 
-/* Depth of a part of a score on the path bf16: gemm_pairs takes multiples of 32. */
-static int part_depth(int d_head)
-{
-    enum { STEP = 32 };
-    return (d_head + STEP - 1) / STEP * STEP;
-}
+enum { TILE = RKV_ATTN_TILE };
 
 typedef struct tile {           /* the scratch, cut up */
     float *row;                 /* [TILE][d_head] unpacked keys */
@@ -21,7 +16,7 @@ typedef struct tile {           /* the scratch, cut up */
     float *score;               /* [n_q][TILE] */
     /* The rest for bf16 only. A query and a key are each the sum of two bf16, high and low. Their
      * product without low times low, at most 2^-16 of a term, is one along the tripled depth: high
-     * high low times high low high. The parts are part_depth long. */
+     * high low times high low high. The parts are rkv_pairs_depth long. */
     uint16_t *query;            /* [n_q][3 parts] */
     uint16_t *key_pairs;        /* [3 parts / 2][TILE][2] */
     uint16_t *value_pairs;      /* [TILE / 2][d_head][2] */
@@ -38,7 +33,8 @@ enum { ALIGN = 64 };            /* bytes: a row of a tile register lies in one c
 
 size_t rkv_attend_scratch(const rkv_backend *be, int n_q, int d_head)
 {
-    const size_t d = (size_t)d_head, rows = (size_t)n_q, parts = 3 * (size_t)part_depth(d_head);
+    const size_t d = (size_t)d_head, rows = (size_t)n_q,
+                 parts = 3 * (size_t)rkv_pairs_depth(d_head);
     const size_t pairs = rows * parts + parts * TILE + TILE * d + rows * TILE;
     if (be->gemm != RKV_GEMM_BF16)
         return floats_f32(n_q, d_head);
@@ -48,7 +44,7 @@ size_t rkv_attend_scratch(const rkv_backend *be, int n_q, int d_head)
 
 static tile cut(const rkv_backend *be, float *scratch, int n_q, int d_head)
 {
-    const ptrdiff_t block = (ptrdiff_t)TILE * d_head, parts = 3 * part_depth(d_head);
+    const ptrdiff_t block = (ptrdiff_t)TILE * d_head, parts = 3 * rkv_pairs_depth(d_head);
     if (be->gemm != RKV_GEMM_BF16)
         return (tile){scratch, scratch + block, scratch + 2 * block, scratch + 3 * block,
                       NULL, NULL, NULL, NULL, NULL};
@@ -100,7 +96,7 @@ void rkv_attend_begin(float *out, float *m, float *l, int n_q, int d_head)
 /* Rows of q as high, high, low. */
 static void split_queries(const rkv_ops *ops, tile *t, const float *q, int n_q, int d)
 {
-    const int part = part_depth(d);
+    const int part = rkv_pairs_depth(d);
     float *rest = t->row;
     for (int i = 0; i < n_q; i++, q += d) {
         uint16_t *high = t->query + (ptrdiff_t)i * 3 * part, *low = high + 2 * part;
@@ -124,8 +120,8 @@ static const float *row_or_zero(const tile *t, const float *rows, ptrdiff_t ld, 
 /* The tile's n keys as high, low, high; what is behind d_head is 0. */
 static void pair_keys(const rkv_ops *ops, tile *t, int n, int d)
 {
-    const ptrdiff_t part = (ptrdiff_t)part_depth(d) * TILE;
-    for (int e = 0; e < part_depth(d); e += 2) {
+    const ptrdiff_t part = (ptrdiff_t)rkv_pairs_depth(d) * TILE;
+    for (int e = 0; e < rkv_pairs_depth(d); e += 2) {
         uint16_t *high = t->key_pairs + (ptrdiff_t)e * TILE;
         ops->pack_pairs[RKV_DT_bf16](high, high + part, row_or_zero(t, t->key, TILE, e, 0, d),
                                      row_or_zero(t, t->key, TILE, e + 1, 0, d), n);
@@ -170,7 +166,7 @@ static void add_f32(const rkv_ops *ops, tile *t, const rows *r, const float *q, 
 static void add_bf16(const rkv_ops *ops, tile *t, const rows *r, const uint16_t *q,
                      const float *value, int t0, int first, int n, int d)
 {
-    const int depth = 3 * part_depth(d);
+    const int depth = 3 * rkv_pairs_depth(d);
     uint16_t ones[TILE];
     for (int i = 0; i < TILE; i++)
         ones[i] = 0x3f80;
@@ -218,7 +214,7 @@ void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const
         const rows r = {out + (ptrdiff_t)r0 * d, m + r0, l + r0, lo + r0, hi + r0, r1 - r0};
         const float *value = load_tile(ops, &t, kv, v_plain, t0, n);
         if (t.query)
-            add_bf16(ops, &t, &r, t.query + (ptrdiff_t)r0 * 3 * part_depth(d), value, t0,
+            add_bf16(ops, &t, &r, t.query + (ptrdiff_t)r0 * 3 * rkv_pairs_depth(d), value, t0,
                      t0 - (end - TILE), n, d);
         else
             add_f32(ops, &t, &r, q + (ptrdiff_t)r0 * d, value, t0, n, d);

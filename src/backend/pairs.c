@@ -6,9 +6,8 @@
 #include "base/mem.h"
 
 enum {
-    STEP = 32,    /* n_in is padded to a multiple of it */
     NR = 32,      /* rows of w in a panel */
-    UNPACK = 256, /* elements of a row unpacked at a time: a multiple of every block and of STEP */
+    UNPACK = 256, /* elements of a row unpacked at a time: a multiple of every block and of 32 */
     /* Depth of a pass: a panel's slice, 32 KiB, stays in the first-level cache. */
     KC = 512,
     /* Rows that share one pass: their slice of x, 256 KiB, stays in the second-level cache for all
@@ -22,21 +21,18 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-static int padded(int n_in)
-{
-    return (n_in + STEP - 1) / STEP * STEP;
-}
-
 /* Numbers from row to row of the rounded inputs: an odd number of cache lines, since the rows of a
  * tile would else fall into few sets of the first-level cache. */
 static ptrdiff_t row_step(int n_in)
 {
-    return (ptrdiff_t)(padded(n_in) / STEP | 1) * STEP;
+    enum { LINE = 64 / sizeof(uint16_t) };
+    return (ptrdiff_t)(rkv_pairs_depth(n_in) / LINE | 1) * LINE;
 }
 
 size_t rkv_pairs_bytes(int n_out, int n_in)
 {
-    return rkv_mem_product(rkv_mem_product((size_t)n_out, (size_t)padded(n_in)), sizeof(uint16_t));
+    return rkv_mem_product(rkv_mem_product((size_t)n_out, (size_t)rkv_pairs_depth(n_in)),
+                           sizeof(uint16_t));
 }
 
 size_t rkv_pairs_scratch(int n_in)
@@ -47,7 +43,7 @@ size_t rkv_pairs_scratch(int n_in)
 /* Pair row k / 2 of the panel that begins with weight row j. */
 static uint16_t *panel_at(const rkv_panels *p, int j, int k)
 {
-    const int slice = k / KC * KC, depth = least(KC, padded(p->n_in) - slice);
+    const int slice = k / KC * KC, depth = least(KC, rkv_pairs_depth(p->n_in) - slice);
     return (uint16_t *)p->data + (size_t)slice * (size_t)p->n_out + (size_t)j * (size_t)depth +
            (size_t)(k - slice) * (size_t)least(NR, p->n_out - j);
 }
@@ -67,7 +63,7 @@ static void pack_part(void *ctx, int part, int thread)
     uint16_t rows[NR * UNPACK];
     (void)thread;
     for (int k = 0; k < n_in; k += UNPACK) {
-        const int n = least(UNPACK, n_in - k), all = padded(n);
+        const int n = least(UNPACK, n_in - k), all = rkv_pairs_depth(n);
         memset(row + n, 0, (size_t)(all - n) * sizeof *row);
         for (int r = 0; r < nr; r++) {
             rkv_matrix_unpack(job->be, row, job->w, job->first + j + r, k, n);
@@ -101,7 +97,7 @@ static void round_rows(void *ctx, int first, int end)
     for (int i = first; i < end; i++) {
         uint16_t *to = (uint16_t *)job->w->scratch + i * row_step(n);
         job->ops->pack[RKV_DT_bf16](to, job->x + i * job->ldx, n);
-        memset(to + n, 0, (size_t)(padded(n) - n) * sizeof *to);
+        memset(to + n, 0, (size_t)(rkv_pairs_depth(n) - n) * sizeof *to);
     }
 }
 
@@ -110,7 +106,7 @@ static void product_part(void *ctx, int part, int thread)
     const product_job *job = ctx;
     const rkv_panels *w = job->w;
     const int from = part * job->n_panel * NR, to = least(from + job->n_panel * NR, w->n_out);
-    const int depth = padded(w->n_in);
+    const int depth = rkv_pairs_depth(w->n_in);
     const ptrdiff_t lda = row_step(w->n_in);
     (void)thread;
     for (int k = 0; k < depth; k += KC)

@@ -10,6 +10,13 @@
 
 #include "backend/backend.h"
 
+/* Depth of a product of n terms in pairs: n padded to a multiple of 32, as gemm_pairs wants it. */
+static inline int rkv_pairs_depth(int n)
+{
+    enum { STEP = 32 };
+    return (n + STEP - 1) / STEP * STEP;
+}
+
 size_t rkv_pairs_bytes(int n_out, int n_in);
 size_t rkv_pairs_scratch(int n_in);
 
