@@ -8,8 +8,6 @@ its defaults), rounded up to its blocks of 32. All else is as the pipeline comes
 Refuses its own figures when the prompt or the answer had another length than asked for.
 """
 import json
-import os
-import resource
 import sys
 import time
 
@@ -51,13 +49,10 @@ def main():
         raise SystemExit(f"asked for {n_prompt} and {n_answer} tokens, had {m.get_num_input_tokens()} and "
                          f"{m.get_num_generated_tokens()}")
     row = {"prefill_ts": n_prompt / (m.get_ttft().mean / 1000), "n_prompt": n_prompt, "n_gen": n_answer,
-           "cpus_busy": cpu / wall, "load_s": m.get_load_time() / 1000,
-           "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+           "cpus_busy": cpu / wall, "load_s": m.get_load_time() / 1000}
     if n_answer > 1:
         row["decode_ts"] = 1000 / m.get_tpot().mean
     print(json.dumps(row))
-    sys.stdout.flush()
-    os._exit(0)     # its threads do not always end
 
 
 if __name__ == "__main__":
