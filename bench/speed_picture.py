@@ -37,8 +37,12 @@ def points(tests, kind):
 
 
 def ticks(low, high):
-    steps = [m * 10.0 ** e for e in range(-3, 6) for m in (1, 2, 5)]
-    return [t for t in steps if low <= t <= high]
+    """The coarsest round steps of which three or more fit."""
+    for digits in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):
+        out = [t for t in (m * 10.0 ** e for e in range(-3, 6) for m in digits) if low <= t <= high]
+        if len(out) > 2:
+            break
+    return out
 
 
 def panel(out, left, right, top, title, curves):

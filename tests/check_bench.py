@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The benches: that bench_kernels has a figure for every op and every kernel that this machine can run, and what the
 scripts make of results. Runs from the build folder."""
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -99,8 +101,10 @@ def check_rounds():
                 raise compare.Failed("broken")
             return {"avg_ts": 1.0}
         return run
-    rates, _, without = compare.measure(types.SimpleNamespace(rounds=3), {
-        "rkv": program("rkv"), "peer": program("peer"), "broken": program("broken", False)})
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        rates, _, without = compare.measure(types.SimpleNamespace(rounds=3), {
+            "rkv": program("rkv"), "peer": program("peer"), "broken": program("broken", False)})
+    check("without broken: broken" in told.getvalue(), f"told {told.getvalue()!r}")
     check(rates == {"rkv": [1.0] * 3, "peer": [1.0] * 3} and list(without) == ["broken"], f"{rates}, {without}")
     check(turns == ["rkv", "peer", "broken", "peer", "rkv", "rkv", "peer"], f"order {turns}")
     try:
