@@ -1,12 +1,17 @@
-/* Speed of every kernel of kernels.def whose op has a row below, at every tier this CPU has.
- * bench_kernels [--kernel PATTERN] [--samples N] [--cpu N] [--json]
+/* Speed of every kernel of kernels.def, at every tier that this CPU has, on the shapes of
+ * kernel_shapes.c.
+ *     bench_kernels [--kernel PATTERN] [--samples N] [--cpu N] [--json] [--quick]
  * One thread, pinned; each kernel is warmed, then timed N (>= 30) times over calls of at least 0.2
- * ms. Shape "cache" stays in the second-level cache, "memory" streams its weights from memory. The
- * ceiling is this machine's read bandwidth of one thread, measured in the same run. */
+ * ms. The shares are of what one thread reached of this machine's ceilings in the same run
+ * (ceilings.h): bytes read from memory where a shape streams from there, f32 multiply-adds in the
+ * CPU's widest registers where a kernel's work is products (integer and bf16 products can pass
+ * that), else bytes from the second-level cache, written ones counted like those read. --quick: one
+ * call each, for tests; its figures mean nothing. */
 #include "config.h"
 
 #include <fnmatch.h>
 #include <getopt.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,72 +20,51 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "ceilings.h"
 #include "cpu.h"
-#include "kernels.h"
+#include "kernel_shapes.h"
 #include "kernels/inputs.h"
+#include "rkv.h"
 
-typedef void (*kernel_fn)(void);
-
-enum {
-    BIG_BYTES = 96 << 20, /* beyond any cache of one socket that we know */
-    N_IN = 2048,          /* columns of a product: its inputs stay in the first-level cache */
-    MIN_SAMPLE_NS = 200000,
-    WARM_NS = 20000000,
-    MAX_SAMPLES = 1000
-};
-
-/* Buffers of one measurement, and its size. */
-typedef struct bench_case {
-    unsigned char *w; /* BIG_BYTES of blocks */
-    float *x, *y;
-    int n_out; /* rows of N_IN */
-    ptrdiff_t w_stride;
-} bench_case;
-
-/* One row per op: what one call does with a case, and how many bytes it touches per element beside
- * the packed ones. */
-static void run_unpack(kernel_fn f, const bench_case *c)
-{
-    ((RKV_PROTO_unpack(*))f)(c->y, c->w, (int64_t)c->n_out * N_IN);
-}
-
-static void run_matvec(kernel_fn f, const bench_case *c)
-{
-    ((RKV_PROTO_matvec(*))f)(c->y, c->w, c->w_stride, c->x, c->n_out, N_IN);
-}
-
-static const struct bench_op {
-    const char *op;
-    void (*run)(kernel_fn f, const bench_case *c);
-    size_t extra_bytes;
-    int cache_rows; /* rows of the shape "cache" */
-    int streams;    /* has the shape "memory" */
-} ops[] = {
-    {"unpack", run_unpack, sizeof(float), 16, 0},
-    {"matvec", run_matvec, 0, 64, 1},
-};
-enum { n_op = sizeof ops / sizeof *ops };
+enum { MIN_SAMPLE_NS = 200000, WARM_NS = 20000000, MAX_SAMPLES = 1000, MAX_SHAPES = 8 };
 
 static const struct bench_row {
-    const char *name, *op, *type;
+    const char *name, *type;
+    int bench;                  /* of kernel_benches */
     rkv_dtype dt;
     uint32_t isa;
     kernel_fn fn;
 } rows[] = {
 #define RKV_KERNEL(op, dt, isa) \
-    {"rkv_" #op "_" #dt "_" #isa,       #op, #dt, RKV_DT_##dt, RKV_ISA_##isa, \
+    {"rkv_" #op "_" #dt "_" #isa,       #dt, BENCH_##op, RKV_DT_##dt, RKV_ISA_##isa, \
      (kernel_fn)rkv_##op##_##dt##_##isa},
 #include "kernels.def"
 #undef RKV_KERNEL
 };
 enum { n_row = sizeof rows / sizeof *rows };
 
-typedef struct bench_result {
-    double ns, spread;   /* median of a call; interquartile range over it */
-    double gb_s, elem_s; /* 1e9 bytes, elements per second */
-} bench_result;
+typedef struct options {
+    const char *pattern;
+    int n_sample, cpu, as_json, quick;
+} options;
 
-static double ref_ns[n_op][RKV_DT_COUNT]; /* per element, shape "cache" */
+typedef struct bench {
+    options o;
+    ceilings top;
+    unsigned char *w;           /* STREAM_BYTES of the type at work */
+    float *x, *y, *z;           /* PLAIN_FLOATS each */
+    double ref_ns[N_BENCH][MAX_SHAPES][RKV_DT_COUNT];
+    rkv_text json;
+} bench;
+
+typedef struct result {
+    double ns, spread;          /* median of a call; interquartile range over it */
+    double gb_s, gflop_s;       /* 1e9 bytes, 1e9 operations per second; 0: not stated */
+    double share, ratio;        /* of the ceiling; speed over ref's */
+    const char *of;             /* the ceiling */
+} result;
+
+/* ---- measuring ---- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -88,109 +72,116 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Calls until min_ns have passed; ns of one. */
-static double time_calls(const struct bench_op *op, kernel_fn f, const bench_case *c,
-                         int64_t min_ns)
+static size_t typed_bytes(const struct bench_row *k, const kernel_shape *s)
 {
+    return rkv_dtype_bytes(rkv_dtype_get(k->dt), (size_t)s->typed);
+}
+
+/* Calls until min_ns have passed; ns of one. In a stream, the next call begins where this ended. */
+static double time_calls(const bench *b, const struct bench_row *k, const kernel_shape *s,
+                         kernel_args *a, int64_t min_ns)
+{
+    const size_t step = s->from_memory ? typed_bytes(k, s) : 0;
     const int64_t from = rkv_clock_ns();
     int64_t n = 0, passed;
     do {
-        op->run(f, c);
+        kernel_benches[k->bench].run(k->fn, a, s);
         n++;
+        a->w += step;
+        if ((size_t)(a->w - b->w) + step > STREAM_BYTES)
+            a->w = b->w;
         passed = rkv_clock_ns() - from;
     } while (passed < min_ns);
     return (double)passed / (double)n;
 }
 
-static bench_result measure(const struct bench_op *op, const struct bench_row *k,
-                            const bench_case *c, int n_sample)
+static void set_share(result *r, const ceilings *top, const kernel_shape *s)
 {
+    if (s->from_memory)
+        r->of = "memory read", r->share = r->gb_s / top->read_gb_s;
+    else if (s->flops > 0.0)
+        r->of = "multiply-adds", r->share = r->gflop_s / top->fma_gflop_s;
+    else
+        r->of = "cache read", r->share = r->gb_s / top->cache_gb_s;
+}
+
+static result measure(bench *b, const struct bench_row *k, int shape)
+{
+    const kernel_shape *s = &kernel_benches[k->bench].shape[shape];
     double sample[MAX_SAMPLES];
-    (void)time_calls(op, k->fn, c, WARM_NS);
-    for (int i = 0; i < n_sample; i++)
-        sample[i] = time_calls(op, k->fn, c, MIN_SAMPLE_NS);
-    qsort(sample, (size_t)n_sample, sizeof *sample, by_value);
-    const double elem = (double)c->n_out * N_IN;
-    const size_t packed = rkv_dtype_bytes(rkv_dtype_get(k->dt), N_IN) * (size_t)c->n_out;
-    bench_result r = {.ns = sample[n_sample / 2]};
-    r.spread = (sample[n_sample * 3 / 4] - sample[n_sample / 4]) / r.ns;
-    r.gb_s = ((double)packed + elem * (double)op->extra_bytes) / r.ns;
-    r.elem_s = elem / r.ns * 1e9;
+    rkv_ops table;
+    rkv_ops_init(&table, k->isa);
+    kernel_args a = {.w = b->w, .x = b->x, .y = b->y, .z = b->z, .dt = k->dt};
+    a.gemm_nr = table.gemm_nr;
+    memcpy(b->y, b->x, PLAIN_FLOATS * sizeof *b->y);
+    const int n = b->o.quick ? 1 : b->o.n_sample;
+    if (!b->o.quick)
+        (void)time_calls(b, k, s, &a, WARM_NS);
+    for (int i = 0; i < n; i++)
+        sample[i] = time_calls(b, k, s, &a, b->o.quick ? 0 : MIN_SAMPLE_NS);
+    qsort(sample, (size_t)n, sizeof *sample, by_value);
+    result r = {.ns = sample[n / 2]};
+    r.spread = (sample[n * 3 / 4] - sample[n / 4]) / r.ns;
+    r.gb_s = ((double)typed_bytes(k, s) + s->floats * (double)sizeof(float)) / r.ns;
+    r.gflop_s = s->flops / r.ns;
+    set_share(&r, &b->top, s);
+    double *ref = &b->ref_ns[k->bench][shape][k->dt];
+    if (!k->isa)
+        *ref = r.ns;
+    r.ratio = *ref / r.ns;
     return r;
 }
 
-/* Fills the buffer with one megabyte of blocks, again and again. */
-static void fill(unsigned char *w, rkv_dtype dt)
+/* ---- output ---- */
+
+static void print_md(const struct bench_row *k, const kernel_shape *s, const result *r)
 {
-    const size_t bytes = (size_t)rkv_dtype_get(dt)->block_bytes, n = ((size_t)1 << 20) / bytes;
-    case_rng r = rng_create(1, rkv_dtype_get(dt)->name, 0);
-    input_blocks(dt, w, n, INPUT_UNIFORM, 0, &r);
-    for (size_t at = n * bytes; at < BIG_BYTES; at += n * bytes)
-        memcpy(w + at, w, BIG_BYTES - at < n * bytes ? BIG_BYTES - at : n * bytes);
+    printf("| %s | %s | %.0f | %.1f %% | ", k->name, s->name, r->ns, 100.0 * r->spread);
+    printf(r->gb_s > 0.0 ? "%.2f | " : "| ", r->gb_s);
+    printf(r->gflop_s > 0.0 ? "%.2f | " : "| ", r->gflop_s);
+    printf("%.0f %% of %s | ", 100.0 * r->share, r->of);
+    printf(r->ratio > 0.0 ? "%.2f |\n" : "|\n", r->ratio);
+    fflush(stdout);
 }
 
-/* Best of some passes of one thread over the buffer, GB/s. Eight sums keep the loads independent.
- */
-static double read_ceiling(const unsigned char *w)
+static void add_json(rkv_text *json, const struct bench_row *k, const kernel_shape *s,
+                     const result *r)
 {
-    double best = 0.0;
-    for (int pass = 0; pass < 8; pass++) {
-        uint64_t sum[8] = {0}, word[8];
-        const int64_t from = rkv_clock_ns();
-        for (size_t at = 0; at < BIG_BYTES; at += sizeof word) {
-            memcpy(word, w + at, sizeof word);
-            for (int i = 0; i < 8; i++)
-                sum[i] += word[i];
-        }
-        const volatile uint64_t keep =
-            sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
-        (void)keep;
-        const double gb_s = (double)BIG_BYTES / (double)(rkv_clock_ns() - from);
-        best = gb_s > best ? gb_s : best;
-    }
-    return best;
+    rkv_text_printf(json,
+                    "%s\n  {\"kernel\": \"%s\", \"op\": \"%s\", \"type\": \"%s\", \"shape\": "
+                    "\"%s\", \"ns\": %.1f, \"spread\": %.4f, ",
+                    json->data[json->n - 1] == '[' ? "" : ",", k->name,
+                    kernel_benches[k->bench].op, k->type, s->name, r->ns, r->spread);
+    if (r->gb_s > 0.0)
+        rkv_text_printf(json, "\"gb_s\": %.4g, ", r->gb_s);
+    if (r->gflop_s > 0.0)
+        rkv_text_printf(json, "\"gflop_s\": %.4g, ", r->gflop_s);
+    if (r->ratio > 0.0)
+        rkv_text_printf(json, "\"ratio_to_ref\": %.4g, ", r->ratio);
+    rkv_text_printf(json, "\"share\": %.4g, \"of\": \"%s\"}", r->share, r->of);
 }
 
-static void print_row(rkv_text *json, const struct bench_row *k, const char *shape,
-                      const bench_result *r, double ratio, double share)
+static void begin_output(bench *b, const char *cpu)
 {
-    if (!json) {
-        printf("%-24s %-7s %10.0f %5.1f%% %7.2f %8.3f", k->name, shape, r->ns, 100.0 * r->spread,
-               r->gb_s, r->elem_s * 1e-9);
-        printf(ratio > 0.0 ? " %7.2f" : "       -", ratio);
-        printf(share > 0.0 ? " %5.0f%%\n" : "      -\n", 100.0 * share);
-        fflush(stdout);
-        return;
-    }
-    rkv_text_printf(
-        json, "%s\n  {\"kernel\": \"%s\", \"op\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", ",
-        json->data[json->n - 1] == '[' ? "" : ",", k->name, k->op, k->type, shape);
-    rkv_text_printf(json, "\"ns\": %.0f, \"spread\": %.4f, \"gb_s\": %.3f, \"elements_s\": %.4g",
-                    r->ns, r->spread, r->gb_s, r->elem_s);
-    if (ratio > 0.0)
-        rkv_text_printf(json, ", \"ratio_to_ref\": %.3f", ratio);
-    if (share > 0.0)
-        rkv_text_printf(json, ", \"ceiling_share\": %.3f", share);
-    rkv_text_printf(json, "}");
+    const char *tier = rkv_cpu_tier_name(rkv_cpu_detect());
+    const ceilings *t = &b->top;
+    if (b->o.as_json)
+        rkv_text_printf(&b->json,
+                        "{\"command\": \"build/bench_kernels --json > bench/results/kernels.json\""
+                        ", \"cpu\": \"%s\", \"tier\": \"%s\", \"samples\": %d,\n \"ceilings\": "
+                        "{\"threads\": 1, \"read_gb_s\": %.2f, \"cache_gb_s\": %.1f, "
+                        "\"fma_gflop_s\": %.1f, \"fma_bits\": %d},\n \"rows\": [",
+                        cpu, tier, b->o.n_sample, t->read_gb_s, t->cache_gb_s, t->fma_gflop_s,
+                        t->fma_bits);
+    else
+        printf("%s, tier %s, %d samples. Ceilings of one thread: %.2f GB/s from memory, %.1f from "
+               "the second-level cache, %.1f GFLOP/s in %d bits.\n\n"
+               "| kernel | shape | ns | spread | GB/s | GFLOP/s | share | x ref |\n"
+               "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+               cpu, tier, b->o.n_sample, t->read_gb_s, t->cache_gb_s, t->fma_gflop_s, t->fma_bits);
 }
 
-static void bench_row(rkv_text *json, const struct bench_row *k, int o, bench_case *c, int n_sample,
-                      double ceiling)
-{
-    const struct bench_op *op = &ops[o];
-    c->w_stride = (ptrdiff_t)rkv_dtype_bytes(rkv_dtype_get(k->dt), N_IN);
-    c->n_out = op->cache_rows;
-    bench_result r = measure(op, k, c, n_sample);
-    const double per_elem = 1e9 / r.elem_s;
-    if (!k->isa)
-        ref_ns[o][k->dt] = per_elem;
-    print_row(json, k, "cache", &r, ref_ns[o][k->dt] / per_elem, 0.0);
-    if (!op->streams || !k->isa) /* nobody waits for a reference */
-        return;
-    c->n_out = (int)(BIG_BYTES / c->w_stride);
-    r = measure(op, k, c, n_sample);
-    print_row(json, k, "memory", &r, 0.0, r.gb_s / ceiling);
-}
+/* ---- the run ---- */
 
 static int pin(int cpu)
 {
@@ -200,48 +191,49 @@ static int pin(int cpu)
     return sched_setaffinity(0, sizeof set, &set);
 }
 
-static int find_op(const char *name)
+/* Fills w with one megabyte of blocks, again and again. */
+static void fill(unsigned char *w, rkv_dtype dt)
 {
-    for (int o = 0; o < n_op; o++)
-        if (!strcmp(ops[o].op, name))
-            return o;
-    return -1;
+    const size_t bytes = (size_t)rkv_dtype_get(dt)->block_bytes, n = ((size_t)1 << 20) / bytes;
+    case_rng r = rng_create(1, rkv_dtype_get(dt)->name, 0);
+    input_blocks(dt, w, n, INPUT_UNIFORM, 0, &r);
+    for (size_t at = n * bytes; at < STREAM_BYTES; at += n * bytes)
+        memcpy(w + at, w, STREAM_BYTES - at < n * bytes ? STREAM_BYTES - at : n * bytes);
 }
 
-static void bench_all(rkv_text *json, const char *pattern, bench_case *c, int n_sample,
-                      double ceiling)
+static void run_rows(bench *b)
 {
     const uint32_t have = rkv_cpu_detect();
     int filled = -1;
     for (int dt = 0; dt < RKV_DT_COUNT; dt++)
         for (int i = 0; i < n_row; i++) {
-            const int o = find_op(rows[i].op);
-            if ((int)rows[i].dt != dt || o < 0 || fnmatch(pattern, rows[i].name, 0) ||
-                (have & rows[i].isa) != rows[i].isa)
+            const struct bench_row *k = &rows[i];
+            if ((int)k->dt != dt || fnmatch(b->o.pattern, k->name, 0) ||
+                (have & k->isa) != k->isa)
                 continue;
             if (filled != dt)
-                fill(c->w, (rkv_dtype)(filled = dt));
-            bench_row(json, &rows[i], o, c, n_sample, ceiling);
+                fill(b->w, (rkv_dtype)(filled = dt));
+            for (int n = 0; n < kernel_benches[k->bench].n_shape; n++) {
+                const kernel_shape *s = &kernel_benches[k->bench].shape[n];
+                const result r = measure(b, k, n);
+                if (b->o.as_json)
+                    add_json(&b->json, k, s, &r);
+                else
+                    print_md(k, s, &r);
+            }
         }
 }
 
-typedef struct bench_options {
-    const char *pattern;
-    int n_sample, cpu, as_json;
-} bench_options;
-
 /* 0 when the options are wrong. */
-static int parse(bench_options *o, int argc, char **argv)
+static int parse(options *o, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"kernel", required_argument, NULL, 'k'},
-        {"samples", required_argument, NULL, 's'},
-        {"cpu", required_argument, NULL, 'c'},
-        {"json", no_argument, NULL, 'j'},
-        {NULL, 0, NULL, 0},
+    static const struct option names[] = {
+        {"kernel", required_argument, NULL, 'k'}, {"samples", required_argument, NULL, 's'},
+        {"cpu", required_argument, NULL, 'c'},    {"json", no_argument, NULL, 'j'},
+        {"quick", no_argument, NULL, 'q'},        {NULL, 0, NULL, 0},
     };
-    *o = (bench_options){.pattern = "*", .n_sample = 31, .cpu = -1};
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+    *o = (options){.pattern = "*", .n_sample = 31, .cpu = -1};
+    for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;)
         switch (c) {
         case 'k':
             o->pattern = optarg;
@@ -255,50 +247,60 @@ static int parse(bench_options *o, int argc, char **argv)
         case 'j':
             o->as_json = 1;
             break;
+        case 'q':
+            o->quick = 1;
+            break;
         default:
             return 0;
         }
     return optind == argc && o->n_sample >= 30 && o->n_sample <= MAX_SAMPLES && !pin(o->cpu);
 }
 
+/* 0, or -1 when there is no memory for it. */
+static int prepare(bench *b)
+{
+    if (ceilings_measure(&b->top, 1))
+        return -1;
+    b->w = rkv_mem_alloc(STREAM_BYTES);
+    b->x = rkv_mem_alloc(PLAIN_FLOATS * sizeof *b->x);
+    b->y = rkv_mem_alloc(PLAIN_FLOATS * sizeof *b->y);
+    b->z = rkv_mem_alloc(PLAIN_FLOATS * sizeof *b->z);
+    if (!b->w || !b->x || !b->y || !b->z)
+        return -1;
+    case_rng r = rng_create(1, "x", 0);
+    input_floats(b->x, PLAIN_FLOATS, INPUT_UNIFORM, &r);
+    for (int i = 0; i < PLAIN_FLOATS / 2; i++) {
+        b->z[i] = cosf((float)i);
+        b->z[PLAIN_FLOATS / 2 + i] = sinf((float)i);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
-    bench_options o;
-    if (!parse(&o, argc, argv)) {
+    static bench b;
+    rkv_machine_info machine;
+    rkv_error e;
+    if (!parse(&b.o, argc, argv)) {
         fprintf(stderr,
-                "usage: bench_kernels [--kernel PATTERN] [--samples 30..%d] [--cpu N] [--json]\n",
+                "usage: bench_kernels [--kernel PATTERN] [--samples 30..%d] [--cpu N] [--json] "
+                "[--quick]\n",
                 MAX_SAMPLES);
         return 2;
     }
-    bench_case c = {.w = rkv_mem_alloc(BIG_BYTES), .x = rkv_mem_alloc(N_IN * sizeof(float))};
-    /* A row has two bits per weight at least, so there are no more rows than that. */
-    c.y = rkv_mem_calloc((size_t)BIG_BYTES / (N_IN / 4), sizeof *c.y);
-    if (!c.w || !c.x || !c.y) {
+    if (prepare(&b) || rkv_machine_get_info(&machine, &e)) {
         fputs("bench_kernels: out of memory\n", stderr);
-        return 1;
+        return 4;
     }
-    case_rng r = rng_create(1, "x", 0);
-    input_floats(c.x, N_IN, INPUT_UNIFORM, &r);
-    fill(c.w, RKV_DT_f32);
-    const double ceiling = read_ceiling(c.w);
-    const char *tier = rkv_cpu_tier_name(rkv_cpu_detect());
-    rkv_text json = {0};
-    if (o.as_json)
-        rkv_text_printf(
-            &json, "{\"tier\": \"%s\", \"samples\": %d, \"read_ceiling_gb_s\": %.2f, \"rows\": [",
-            tier, o.n_sample, ceiling);
-    else
-        printf("tier %s, %d samples, read ceiling of one thread %.2f GB/s\n"
-               "%-24s %-7s %10s %6s %7s %8s %7s %6s\n",
-               tier, o.n_sample, ceiling, "kernel", "shape", "ns", "spread", "GB/s", "Gelem/s",
-               "x ref", "ceil");
-    bench_all(o.as_json ? &json : NULL, o.pattern, &c, o.n_sample, ceiling);
-    if (json.data && !json.bad)
-        printf("%s\n]}\n", json.data);
-    const int bad = json.bad;
-    rkv_text_free(&json);
-    rkv_mem_free(c.w);
-    rkv_mem_free(c.x);
-    rkv_mem_free(c.y);
+    begin_output(&b, machine.cpu);
+    run_rows(&b);
+    if (b.o.as_json && !b.json.bad)
+        printf("%s\n]}\n", b.json.data);
+    const int bad = b.json.bad;
+    rkv_text_free(&b.json);
+    rkv_mem_free(b.w);
+    rkv_mem_free(b.x);
+    rkv_mem_free(b.y);
+    rkv_mem_free(b.z);
     return bad;
 }

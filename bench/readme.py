@@ -61,19 +61,26 @@ def sweep(r):
 
 
 def compare(r):
-    peers = " and ".join(f"{p} ({v})" for p, v in r["versions"].items() if p != "rkv")
-    out = [f"**Speed** beside {peers}, alternately in one run, {r['threads']} threads, medians; {r['cpu']}; "
-           "`bench/compare.py`. The share is of what `bench_ceilings` reached just before: f32 multiply-adds per second in "
-           "prefill, bytes read per second in decode.", "",
+    tests = [(name, t) for name, m in r["models"].items() for t in m["tests"]]
+    pairs = [pair.split(" / ") for _, t in tests for pair in t["ratios"]]
+    peers = list(dict.fromkeys(peer for _, peer in pairs))
+    out = [f"**Speed** beside {' and '.join(f'{p} ({v})' for p, v in r['versions'].items() if p != 'rkv')}, alternately in "
+           f"one run, {r['threads']} threads, medians; {r['cpu']}; `bench/compare.py`. The share is of what "
+           "`bench_ceilings` reached just before: f32 multiply-adds per second in prefill, bytes read per second in "
+           "decode. Memory is the process's peak, beside what rkv planned for a prefill before it began (its own code comes "
+           "on top). The last columns are speeds over the peers'.", "",
            "![Tokens per second against context length](bench/results/speed.svg)", "",
-           "| model | test | program | tokens/s | share | ratio |", "|---|---|---|---|---|---|"]
-    for name, m in r["models"].items():
-        for t in m["tests"]:
-            for program, rate in t["tokens_s"].items():
-                ratios = [f"{q['median']:.2f} ({q['min']:.2f} to {q['max']:.2f})" for pair, q in t["ratios"].items()
-                          if pair.startswith(f"{program} / ")]
-                share = f"{100 * t['ceiling'][program]['share']:.0f} %" if program in t["ceiling"] else ""
-                out.append(f"| {name} | {t['test']} | {program} | {rate['median']:.1f} | {share} | {', '.join(ratios)} |")
+           "| model | test | program | tokens/s | share | MiB | planned | " + " | ".join(f"over {p}" for p in peers) + " |",
+           "|---" * (7 + len(peers)) + "|"]
+    mib = lambda t, key, program: f"{t[key][program] / 2**20:.0f}" if program in t.get(key, {}) else ""
+    for name, t in tests:
+        for program, rate in t["tokens_s"].items():
+            ratios = [t["ratios"].get(f"{program} / {p}") for p in peers]
+            share = f"{100 * t['ceiling'][program]['share']:.0f} %" if program in t["ceiling"] else ""
+            cells = [name, t["test"], program, f"{rate['median']:.1f}", share, mib(t, "peak_rss", program),
+                     mib(t, "plan", program),
+                     *(f"{q['median']:.2f} ({q['min']:.2f} to {q['max']:.2f})" if q else "" for q in ratios)]
+            out.append(f"| {' | '.join(cells)} |")
     return out
 
 

@@ -40,6 +40,8 @@ static void check_prefill(rkv_session *s, const int32_t *at, int n, int with_row
     const uint64_t counted = rkv_mem_peak() - before;
     CHECK(plan.total == counted, "%s: %d ids take %llu bytes, planned %llu", what, n,
           (unsigned long long)counted, (unsigned long long)plan.total);
+    CHECK(rkv_session_plan_bytes(s) == before + counted, "%s: told %llu bytes, had %llu", what,
+          (unsigned long long)rkv_session_plan_bytes(s), (unsigned long long)(before + counted));
 }
 
 static void check_sizes(const rkv_model *m, const char *family)

@@ -28,6 +28,7 @@ typedef struct bench {
 typedef struct test {
     int n_prompt, n_gen, n_depth;       /* one of the first two is 0 */
     rkv_kv_info kv;             /* after it */
+    uint64_t plan_bytes;        /* of its last prompt */
     char when[32];              /* UTC, ISO 8601 */
     double mean_s, sd_s, mean_rate, sd_rate;
 } test;
@@ -121,6 +122,7 @@ static rkv_status repeat(bench *b, test *t, const rkv_session *deep, const rkv_s
         if (!bad && i >= 0) {
             b->seconds[i] = now_s() - start;
             t->kv = rkv_session_kv_info(s);
+            t->plan_bytes = rkv_session_plan_bytes(s);
         }
         rkv_session_free(s);
         if (bad)
@@ -208,6 +210,7 @@ static cJSON *to_json(const bench *b, const test *t)
                           numbers(b->seconds, b->o->repetitions, t->n_prompt + t->n_gen));
     cJSON_AddNumberToObject(r, "kv_bytes", (double)t->kv.bytes);
     cJSON_AddNumberToObject(r, "kv_bytes_full", (double)t->kv.bytes_full);
+    cJSON_AddNumberToObject(r, "plan_bytes", (double)t->plan_bytes);
     cJSON_AddNumberToObject(r, "peak_rss", (double)peak_rss_bytes());
     return r;
 }

@@ -208,6 +208,7 @@ static rkv_status run(prefill *f, const int32_t *ids, size_t first, rkv_logits_f
         RKV_TRY(rkv_session_budget(s, &s->o.policy, f->n, e));
     const rkv_prefill_plan plan = rkv_prefill_plan_of(s, f->policy, f->n, fn != NULL);
     RKV_TRY(rkv_prefill_plan_check(&plan, f->policy, f->n, e));
+    s->plan_bytes = rkv_mem_current() + plan.total;
     RKV_TRY(alloc(f, &plan, e));
     set_step(f);
     rkv_model_embed(s->m, f->x, ids, f->n);

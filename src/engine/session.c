@@ -231,6 +231,11 @@ rkv_kv_info rkv_session_kv_info(const rkv_session *s)
     return i;
 }
 
+uint64_t rkv_session_plan_bytes(const rkv_session *s)
+{
+    return s->plan_bytes;
+}
+
 int rkv_session_layer_budget(const rkv_session *s, int l)
 {
     return l >= 0 && l < s->m->config.n_layer ? s->budget[l] : 0;

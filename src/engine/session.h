@@ -24,6 +24,7 @@ struct rkv_session {
     int cap;                    /* mean budget per layer and KV head */
     int *budget;                /* [n_layer] per KV head, of the first prompt */
     int compressed;
+    uint64_t plan_bytes;        /* of all allocations at the peak of the last prefill */
     rkv_observation seen;
     float *logits;              /* [n_vocab]; valid when has_logits */
     int has_logits;
