@@ -46,7 +46,7 @@ static void run_unpack(kernel_fn f, const bench_case *c)
 
 static void run_matvec(kernel_fn f, const bench_case *c)
 {
-    ((RKV_PROTO_matvec(*))f)(c->y, c->w, c->w_stride, c->x, c->n_out, N_IN);
+    ((RKV_PROTO_matvec(*))f)(c->y, c->n_out, c->w, c->w_stride, c->x, N_IN, 1, c->n_out, N_IN);
 }
 
 static const struct bench_op {

@@ -12,6 +12,7 @@ enum {
     STEP = 256,   /* weights that share a call of scales */
     COLS = 4096,  /* columns at a time: their x16 stays in the first-level cache */
     AHEAD = 2048, /* bytes to prefetch ahead: covers memory latency */
+    INPUTS = 8,   /* inputs at a time: their x16 take 75 KB of stack */
     TOP = 32767   /* largest code of x */
 };
 
@@ -52,7 +53,7 @@ static inline int sum8(__m256i v)
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-/* n numbers, a multiple of 32. */
+/* n numbers, a multiple of 32, and zeros behind. */
 static void round_x(x16 *out, const float *x, int n)
 {
     const float least = 0x1p-100f; /* below it the inverse of the scale would overflow */
@@ -74,6 +75,8 @@ static void round_x(x16 *out, const float *x, int n)
         out->scale[g] = top / (float)TOP;
         out->sum[g] = out->scale[g] * (float)sum8(sum);
     }
+    for (int g = n / 32; g % 8; g++)
+        out->scale[g] = out->sum[g] = 0.0f;
 }
 
 /* ---- codes ---- */
@@ -272,32 +275,46 @@ static RKV_ALWAYS_INLINE void rows(const format *f, float *y, const char *block,
         y[r] += v_sum(acc[r]);
 }
 
-/* Two rows at a time share the loads of x and keep two streams from memory busy. */
-static RKV_ALWAYS_INLINE void matvec16(const format *f, float *y, const void *w,
-                                       ptrdiff_t w_stride, const float *x, int n_out, int n_in)
+/* Adds the products with n columns of every row and of n_x <= INPUTS inputs. Two rows at a time
+ * share the loads of x and keep two streams from memory busy; all inputs go through them before the
+ * next two. */
+static RKV_ALWAYS_INLINE void add_columns(const format *f, float *y, ptrdiff_t ldy, const char *row,
+                                          ptrdiff_t w_stride, const x16 *x, int n_x, int n_out,
+                                          int n)
 {
-    x16 x_part;
-    memset(y, 0, (size_t)(n_out > 0 ? n_out : 0) * sizeof *y);
-    for (int i0 = 0; i0 < n_in; i0 += COLS) {
-        const int n = n_in - i0 < COLS ? n_in - i0 : COLS;
-        const char *row = (const char *)w + (ptrdiff_t)(i0 / STEP) * step_bytes(f);
-        int r = 0;
-        round_x(&x_part, x + i0, n);
-        for (int g = n / 32; g % 8; g++)
-            x_part.scale[g] = x_part.sum[g] = 0.0f;
-        for (; r + 2 <= n_out; r += 2, row += 2 * w_stride)
-            rows(f, y + r, row, w_stride, &x_part, n, 2);
-        if (r < n_out)
-            rows(f, y + r, row, w_stride, &x_part, n, 1);
+    int r = 0;
+    for (; r + 2 <= n_out; r += 2, row += 2 * w_stride)
+        for (int j = 0; j < n_x; j++)
+            rows(f, y + j * ldy + r, row, w_stride, &x[j], n, 2);
+    for (int j = 0; j < n_x && r < n_out; j++)
+        rows(f, y + j * ldy + r, row, w_stride, &x[j], n, 1);
+}
+
+static RKV_ALWAYS_INLINE void matvec16(const format *f, float *y, ptrdiff_t ldy, const void *w,
+                                       ptrdiff_t w_stride, const float *x, ptrdiff_t ldx, int n_x,
+                                       int n_out, int n_in)
+{
+    x16 part[INPUTS];
+    for (int j = 0; j < n_x; j++)
+        memset(y + j * ldy, 0, (size_t)(n_out > 0 ? n_out : 0) * sizeof *y);
+    for (int j0 = 0; j0 < n_x; j0 += INPUTS) {
+        const int n_part = n_x - j0 < INPUTS ? n_x - j0 : INPUTS;
+        for (int i0 = 0; i0 < n_in; i0 += COLS) {
+            const int n = n_in - i0 < COLS ? n_in - i0 : COLS;
+            for (int j = 0; j < n_part; j++)
+                round_x(&part[j], x + (j0 + j) * ldx + i0, n);
+            add_columns(f, y + j0 * ldy, ldy,
+                        (const char *)w + (ptrdiff_t)(i0 / STEP) * step_bytes(f), w_stride, part,
+                        n_part, n_out, n);
+        }
     }
 }
 
 #define RKV_MATVEC16(dt, bytes, unit, group, small, affine, scales) \
     static const format format_##dt = {bytes, unit, group, small, affine, scales, codes_##dt}; \
-    void rkv_matvec_##dt##_avx2(float *y, const void *w, ptrdiff_t w_stride, const float *x, \
-                                int n_out, int n_in) \
+    RKV_PROTO_matvec(rkv_matvec_##dt##_avx2) \
     { \
-        matvec16(&format_##dt, y, w, w_stride, x, n_out, n_in); \
+        matvec16(&format_##dt, y, ldy, w, w_stride, x, ldx, n_x, n_out, n_in); \
     }
 RKV_MATVEC16(q4_0, 18, 32, 32, 1, 0, rkv_small_scales)
 RKV_MATVEC16(q4_1, 20, 32, 32, 1, 1, rkv_small_pairs)

@@ -198,16 +198,19 @@ static RKV_ALWAYS_INLINE void rkv_rows(const rkv_format *f, float *y, const char
         y[r] = v_sum(v_add(acc[r].v[0], acc[r].v[1]));
 }
 
-/* Two rows at a time share the loads of x and keep two streams from memory busy. */
-static RKV_ALWAYS_INLINE void rkv_matvec(const rkv_format *f, float *y, const void *w,
-                                         ptrdiff_t w_stride, const float *x, int n_out, int n_in)
+/* Two rows at a time share the loads of x and keep two streams from memory busy. All inputs go
+ * through them before the next two. */
+static RKV_ALWAYS_INLINE void rkv_matvec(const rkv_format *f, float *y, ptrdiff_t ldy,
+                                         const void *w, ptrdiff_t w_stride, const float *x,
+                                         ptrdiff_t ldx, int n_x, int n_out, int n_in)
 {
     const char *row = w;
     int r = 0;
     for (; r + 2 <= n_out; r += 2, row += 2 * w_stride)
-        rkv_rows(f, y + r, row, w_stride, x, n_in, 2);
-    if (r < n_out)
-        rkv_rows(f, y + r, row, w_stride, x, n_in, 1);
+        for (int j = 0; j < n_x; j++)
+            rkv_rows(f, y + j * ldy + r, row, w_stride, x + j * ldx, n_in, 2);
+    for (int j = 0; j < n_x && r < n_out; j++)
+        rkv_rows(f, y + j * ldy + r, row, w_stride, x + j * ldx, n_in, 1);
 }
 
 /* Kernels of a type: element of a plain one; bytes of a block, weights of a unit and per scale,
@@ -237,10 +240,9 @@ static RKV_ALWAYS_INLINE void rkv_matvec(const rkv_format *f, float *y, const vo
 #define RKV_FORMAT(dt, bytes, unit, group, small, kind, scales) \
     static const rkv_format format_##dt = {bytes, unit, group, small, kind, scales, codes_##dt};
 #define RKV_MATVEC(dt) \
-    void RKV_TIER(matvec_##dt)(float *y, const void *w, ptrdiff_t w_stride, const float *x, \
-                               int n_out, int n_in) \
+    RKV_PROTO_matvec(RKV_TIER(matvec_##dt)) \
     { \
-        rkv_matvec(&format_##dt, y, w, w_stride, x, n_out, n_in); \
+        rkv_matvec(&format_##dt, y, ldy, w, w_stride, x, ldx, n_x, n_out, n_in); \
     }
 #define RKV_UNPACK(dt) \
     void RKV_TIER(unpack_##dt)(float *out, const void *src, int64_t n) \

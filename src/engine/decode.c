@@ -164,7 +164,7 @@ rkv_status rkv_session_decode(rkv_session *s, int32_t id, rkv_error *e)
     rkv_model_embed(m, x, &id, 1);
     for (int l = 0; l < c->n_layer; l++)
         m->arch->layer(m, &step, l);
-    rkv_model_head_row(m, x, x + c->d_model, s->logits, s->team);
+    rkv_model_head_rows(m, x, 1, x + c->d_model, s->logits, s->team);
     s->n_past++;
     s->has_logits = 1;
     return RKV_OK;

@@ -215,8 +215,8 @@ static rkv_status run(prefill *f, const int32_t *ids, size_t first, rkv_logits_f
         RKV_TRY(run_layer(f, l, e));
     if (fn)
         RKV_TRY(hand_out_logits(f, first, fn, ctx, e));
-    rkv_model_head_row(s->m, f->x + (ptrdiff_t)(f->n - 1) * c->d_model, s->row, s->logits,
-                       s->team);
+    rkv_model_head_rows(s->m, f->x + (ptrdiff_t)(f->n - 1) * c->d_model, 1, s->row, s->logits,
+                        s->team);
     return RKV_OK;
 }
 

@@ -35,9 +35,7 @@ static void product(const rkv_model *m, rkv_step *s, int l, enum rkv_weight whic
                            s->team);
         return;
     }
-    for (int i = 0; i < s->n_tok; i++)
-        rkv_matvec(s->be, out + (ptrdiff_t)i * w->n_out, w, in + (ptrdiff_t)i * w->n_in,
-                   s->team);
+    rkv_matvec(s->be, out, w->n_out, w, in, w->n_in, s->n_tok, s->team);
 }
 
 /* What the loops over rows below work on; each uses some of it. */

@@ -148,9 +148,10 @@ typedef int rkv_head_fn(void *ctx, int c0, int n_col, const float *logits, int l
 rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *norm,
                           rkv_team *team, rkv_head_fn *fn, void *ctx, rkv_error *e);
 
-/* Logits [n_vocab] of one row, straight from the stored weights; norm: [d_model] scratch. */
-void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits,
-                        rkv_team *team);
+/* Logits [n_row][n_vocab] of a few rows x[n_row][d_model], straight from the stored weights; norm:
+ * [n_row][d_model] scratch. A row's bits do not depend on n_row. */
+void rkv_model_head_rows(const rkv_model *m, const float *x, int n_row, float *norm, float *logits,
+                         rkv_team *team);
 
 /* Bytes of the panels of the largest layer's matrices and of their scratch; packing a layer's (data
  * 64-byte aligned). */
