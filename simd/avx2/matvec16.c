@@ -13,6 +13,7 @@ enum {
     COLS = 4096,  /* columns at a time: their x16 stays in the first-level cache */
     AHEAD = 2048, /* bytes to prefetch ahead: covers memory latency */
     INPUTS = 8,   /* inputs at a time: their x16 take 75 KB of stack */
+    TOGETHER = 4, /* of those, for which codes are unpacked once */
     TOP = 32767   /* largest code of x */
 };
 
@@ -199,50 +200,54 @@ static RKV_ALWAYS_INLINE int step_bytes(const format *f)
     return f->small ? STEP / 32 * f->bytes : f->bytes;
 }
 
-/* Scales of a step times those of x, and what the minima add, for n weights of one row. */
-static RKV_ALWAYS_INLINE __m256 take_scales(const format *f, rkv_scales *p, const char *block,
-                                            const x16 *x, int g, int n, __m256 acc)
+/* Scales of a step of a row times those of an input, and what the minima add. */
+static RKV_ALWAYS_INLINE __m256 times_scales(const format *f, float *s, const rkv_scales *p,
+                                             const x16 *x, int g, __m256 acc)
 {
     const __m256 xs = _mm256_loadu_ps(x->scale + g);
-    if (n < STEP)
-        *p = (rkv_scales){0};
-    f->scales(p, block, f->bytes, n / 32);
     if (f->affine)
         acc = _mm256_fmadd_ps(_mm256_loadu_ps(p->o), _mm256_loadu_ps(x->sum + g), acc);
     if (f->group == 32) {
-        _mm256_storeu_ps(p->s, _mm256_mul_ps(_mm256_loadu_ps(p->s), xs));
+        _mm256_storeu_ps(s, _mm256_mul_ps(_mm256_loadu_ps(p->s), xs));
         return acc;
     }
     const __m256 a = _mm256_unpacklo_ps(xs, xs), b = _mm256_unpackhi_ps(xs, xs);
     const __m256 low = _mm256_permute2f128_ps(a, b, 0x20);
     const __m256 high = _mm256_permute2f128_ps(a, b, 0x31);
-    _mm256_storeu_ps(p->s, _mm256_mul_ps(_mm256_loadu_ps(p->s), low));
-    _mm256_storeu_ps(p->s + 8, _mm256_mul_ps(_mm256_loadu_ps(p->s + 8), high));
+    _mm256_storeu_ps(s, _mm256_mul_ps(_mm256_loadu_ps(p->s), low));
+    _mm256_storeu_ps(s + 8, _mm256_mul_ps(_mm256_loadu_ps(p->s + 8), high));
     return acc;
 }
 
 /* acc + 32 products; j: which 32 of the step. Their integer sums stay below 2^25. */
 static RKV_ALWAYS_INLINE __m256 dot32(const format *f, __m256 acc, w16 w, __m256i x0, __m256i x1,
-                                      const rkv_scales *p, int j)
+                                      const float *s, int j)
 {
     const __m256i a = _mm256_madd_epi16(w.a, x0), b = _mm256_madd_epi16(w.b, x1);
     if (f->group == 32)
-        return _mm256_fmadd_ps(_mm256_set1_ps(p->s[j]),
+        return _mm256_fmadd_ps(_mm256_set1_ps(s[j]),
                                _mm256_cvtepi32_ps(_mm256_add_epi32(a, b)), acc);
-    acc = _mm256_fmadd_ps(_mm256_set1_ps(p->s[2 * j]), _mm256_cvtepi32_ps(a), acc);
-    return _mm256_fmadd_ps(_mm256_set1_ps(p->s[2 * j + 1]), _mm256_cvtepi32_ps(b), acc);
+    acc = _mm256_fmadd_ps(_mm256_set1_ps(s[2 * j]), _mm256_cvtepi32_ps(a), acc);
+    return _mm256_fmadd_ps(_mm256_set1_ps(s[2 * j + 1]), _mm256_cvtepi32_ps(b), acc);
 }
 
-/* acc[r] += row r times x over n weights of a step, a multiple of 32, from column i0 of x on. */
-static RKV_ALWAYS_INLINE void dot_step(const format *f, __m256 *acc, const char *block,
+/* acc[r][k] += row r times input k over n weights of a step, a multiple of 32, from column i0 of x
+ * on. */
+static RKV_ALWAYS_INLINE void dot_step(const format *f, __m256 acc[2][TOGETHER], const char *block,
                                        ptrdiff_t w_stride, const x16 *x, int i0, int n,
-                                       const int n_row)
+                                       const int n_row, const int n_x)
 {
-    rkv_scales p[2];
+    float s[2][TOGETHER][STEP / 16];
     RKV_UNROLL(2)
     for (int r = 0; r < n_row; r++) {
         const uintptr_t at = (uintptr_t)(block + r * w_stride) + AHEAD;
-        acc[r] = take_scales(f, &p[r], block + r * w_stride, x, i0 / 32, n, acc[r]);
+        rkv_scales p;
+        if (n < STEP)
+            p = (rkv_scales){0};
+        f->scales(&p, block + r * w_stride, f->bytes, n / 32);
+        RKV_UNROLL(4)
+        for (int k = 0; k < n_x; k++)
+            acc[r][k] = times_scales(f, s[r][k], &p, &x[k], i0 / 32, acc[r][k]);
         RKV_UNROLL(16)
         for (int b = 0; b < step_bytes(f); b += 64)
             _mm_prefetch((const char *)(at + (uintptr_t)b), _MM_HINT_T0);
@@ -251,43 +256,65 @@ static RKV_ALWAYS_INLINE void dot_step(const format *f, __m256 *acc, const char 
         RKV_UNROLL(4)
         for (int i = 0; i < f->unit / 32; i++) {
             const int j = u * (f->unit / 32) + i;
-            const __m256i x0 = rkv_load32(x->code + i0 + 32 * j);
-            const __m256i x1 = rkv_load32(x->code + i0 + 32 * j + 16);
             RKV_UNROLL(2)
-            for (int r = 0; r < n_row; r++)
-                acc[r] = dot32(f, acc[r], f->codes(block + r * w_stride, u, i), x0, x1, &p[r], j);
+            for (int r = 0; r < n_row; r++) {
+                const w16 w = f->codes(block + r * w_stride, u, i);
+                RKV_UNROLL(4)
+                for (int k = 0; k < n_x; k++) {
+                    const int16_t *code = x[k].code + i0 + 32 * j;
+                    acc[r][k] = dot32(f, acc[r][k], w, rkv_load32(code), rkv_load32(code + 16),
+                                      s[r][k], j);
+                }
+            }
         }
     }
 }
 
-/* y[r] += the products of n_row = 1 or 2 rows with n columns. */
-static RKV_ALWAYS_INLINE void rows(const format *f, float *y, const char *block, ptrdiff_t w_stride,
-                                   const x16 *x, int n, const int n_row)
+/* y[k][r] += the products of n_row = 1 or 2 rows with n columns of n_x = 1, 2 or 4 inputs. The same
+ * operations in the same order for any. */
+static RKV_ALWAYS_INLINE void rows(const format *f, float *y, ptrdiff_t ldy, const char *block,
+                                   ptrdiff_t w_stride, const x16 *x, int n, const int n_row,
+                                   const int n_x)
 {
-    __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    __m256 acc[2][TOGETHER];
     int i = 0;
-    for (; n - i >= STEP; i += STEP, block += step_bytes(f))
-        dot_step(f, acc, block, w_stride, x, i, STEP, n_row);
-    if (f->small && i < n)
-        dot_step(f, acc, block, w_stride, x, i, n - i, n_row);
     RKV_UNROLL(2)
-    for (int r = 0; r < n_row; r++)
-        y[r] += v_sum(acc[r]);
+    for (int r = 0; r < n_row; r++) {
+        RKV_UNROLL(4)
+        for (int k = 0; k < n_x; k++)
+            acc[r][k] = _mm256_setzero_ps();
+    }
+    for (; n - i >= STEP; i += STEP, block += step_bytes(f))
+        dot_step(f, acc, block, w_stride, x, i, STEP, n_row, n_x);
+    if (f->small && i < n)
+        dot_step(f, acc, block, w_stride, x, i, n - i, n_row, n_x);
+    RKV_UNROLL(2)
+    for (int r = 0; r < n_row; r++) {
+        RKV_UNROLL(4)
+        for (int k = 0; k < n_x; k++)
+            y[k * ldy + r] += v_sum(acc[r][k]);
+    }
 }
 
 /* Adds the products with n columns of every row and of n_x <= INPUTS inputs. Two rows at a time
  * share the loads of x and keep two streams from memory busy; all inputs go through them before the
- * next two. */
+ * next two, so that their bytes are still near. */
 static RKV_ALWAYS_INLINE void add_columns(const format *f, float *y, ptrdiff_t ldy, const char *row,
                                           ptrdiff_t w_stride, const x16 *x, int n_x, int n_out,
                                           int n)
 {
     int r = 0;
-    for (; r + 2 <= n_out; r += 2, row += 2 * w_stride)
-        for (int j = 0; j < n_x; j++)
-            rows(f, y + j * ldy + r, row, w_stride, &x[j], n, 2);
-    for (int j = 0; j < n_x && r < n_out; j++)
-        rows(f, y + j * ldy + r, row, w_stride, &x[j], n, 1);
+    for (; r + 2 <= n_out; r += 2, row += 2 * w_stride) {
+        int k = 0;
+        for (; n_x - k >= 4; k += 4)
+            rows(f, y + k * ldy + r, ldy, row, w_stride, &x[k], n, 2, 4);
+        for (; n_x - k >= 2; k += 2)
+            rows(f, y + k * ldy + r, ldy, row, w_stride, &x[k], n, 2, 2);
+        if (k < n_x)
+            rows(f, y + k * ldy + r, ldy, row, w_stride, &x[k], n, 2, 1);
+    }
+    for (int k = 0; k < n_x && r < n_out; k++)
+        rows(f, y + k * ldy + r, ldy, row, w_stride, &x[k], n, 1, 1);
 }
 
 static RKV_ALWAYS_INLINE void matvec16(const format *f, float *y, ptrdiff_t ldy, const void *w,
