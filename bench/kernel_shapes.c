@@ -52,7 +52,7 @@ SHAPES(matvec) = {
 RUN(matvec)
 {
     const ptrdiff_t stride = (const unsigned char *)row(a, s->n) - a->w;
-    CALL(matvec)(a->y, a->w, stride, a->x, s->m, s->n);
+    CALL(matvec)(a->y, s->m, a->w, stride, a->x, s->n, 1, s->m, s->n);
 }
 
 /* ---- matrix products ---- */

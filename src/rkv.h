@@ -255,8 +255,19 @@ typedef int rkv_logits_fn(void *ctx, int64_t i0, int n_row, const float *logits)
 RKV_API rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,
                                      rkv_logits_fn *fn, void *ctx, rkv_error *e);
 
-/* Takes one id. */
+/* Takes one id: rkv_sessions_decode of one session. */
 RKV_API rkv_status rkv_session_decode(rkv_session *s, int32_t id, rkv_error *e);
+
+/* Takes one id for each of n different sessions of one model, 1 <= n <= 1024: ids[i] goes to s[i].
+ * The weights are read once for all of them (for every 8, with many), which is what most of the time
+ * goes into; each session ends as if it had decoded by itself, to the bit. Lengths, policies, cache
+ * types and all other options may differ. The work is done by the threads, and in the memory, of
+ * s[0]. A session that holds nothing takes its id as its prompt (rkv_session_prefill), by itself,
+ * before the others. On failure every session holds what it held before. Errors: RKV_E_ARG (n out of
+ * range, a session twice, different models, id out of range, n_ctx exceeded), RKV_E_MEM; for prompts
+ * those of rkv_session_prefill. */
+RKV_API rkv_status rkv_sessions_decode(rkv_session *const *s, const int32_t *ids, size_t n,
+                                       rkv_error *e);
 
 /* [n_vocab] logits about the next token; valid until the next call on s. NULL before the first. */
 RKV_API const float *rkv_session_logits(const rkv_session *s);

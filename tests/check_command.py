@@ -38,7 +38,7 @@ OPTIONS = {
     "budget": "kv-policy kv-budget kv-profile kv-window r gamma ctx-size layers",
     "inspect": "model",
     "template": "model chat-template",
-    "bench": "model n-prompt n-gen n-depth repetitions no-warmup output threads ubatch-size kv-policy kv-budget "
+    "bench": "model n-prompt n-gen n-depth n-parallel repetitions no-warmup output threads ubatch-size kv-policy kv-budget "
              "kv-profile kv-window kv-kernel kv-pool kv-pool-order gamma cache-type-k cache-type-v",
 }
 FLAGS = "no-warmup chat ignore-eos decode bos special json verbose help".split()
@@ -102,7 +102,7 @@ def check_options():
             "--kv-budget", "30%")
     refused("type of the cache", USAGE, ["f64", "f16"], "run", "-m", "m.gguf", "-p", "x", "-ctk", "f64")
     for option, value in (("-p", "x"), ("-n", "1,"), ("-d", "-1"), ("-p", "1,,2"), ("-n", "99999999999999999999"),
-                          ("-p", ",".join("1" * 33))):
+                          ("-p", ",".join("1" * 33)), ("-npl", "1025"), ("-npl", "2,")):
         refused(f"bench {option} {value}", USAGE, [f"bench: {option}: "], "bench", "-m", "m.gguf", option, value)
     refused("bench -o x", USAGE, ["-o: 'x'", "md|csv"], "bench", "-m", "m.gguf", "-o", "x")
     needed = {"run": "-m", "tokenize": "-m", "score": "--ids", "select": "--ids", "profile": "--data",
@@ -140,7 +140,7 @@ def check_json():
         "profile": "format version model settings examples sensitivity", "budget": "layers total cap prompt_tokens",
         "inspect": "version model machine kernels", "template": "text",
     }
-    row = ("build_commit cpu_info backends model_filename model_type n_threads type_k type_v n_prompt n_gen n_depth "
+    row = ("build_commit cpu_info backends model_filename model_type n_threads type_k type_v n_prompt n_gen n_depth pl "
            "test_time avg_ns stddev_ns avg_ts stddev_ts samples_ns samples_ts kv_bytes kv_bytes_full peak_rss").split()
     got = {}
     for c in COMMANDS:
@@ -148,9 +148,13 @@ def check_json():
         got[c] = good_json(f"{c} --json", c, *args, "--json", stdin=stdin)
         missing = [k for k in keys.get(c, "").split() if k not in got[c]]
         check(not missing, f"{c} --json lacks {missing}")
-    tests = [(16, 0, 0), (0, 4, 0), (16, 0, 8), (0, 4, 8)]
-    check([(b["n_prompt"], b["n_gen"], b["n_depth"]) for b in got["bench"]] == tests, "bench's tests")
+    tests = [(16, 0, 0, 1), (0, 4, 0, 1), (0, 4, 0, 3), (16, 0, 8, 1), (0, 4, 8, 1), (0, 4, 8, 3)]
+    check([(b["n_prompt"], b["n_gen"], b["n_depth"], b["pl"]) for b in got["bench"]] == tests, "bench's tests")
     check(all(k in b for b in got["bench"] for k in row), "bench's fields")
+    tokens = [b["pl"] * (b["n_prompt"] + b["n_gen"]) for b in got["bench"]]
+    check(all(abs(1e9 * n / ns - ts) <= 1e-3 * ts for n, b in zip(tokens, got["bench"])
+              for ns, ts in zip(b["samples_ns"], b["samples_ts"])), "rates count the tokens of all sessions")
+    check(got["bench"][2]["kv_bytes"] == 3 * got["bench"][1]["kv_bytes"], "the memory of three sessions")
     check(got["tokenize"] and all(isinstance(i, int) for i in got["tokenize"]), "tokenize gives ids")
     check(good_json("decode", "tokenize", "-m", "m.gguf", "--decode", "--json",
                     stdin=json.dumps(got["tokenize"]).encode()) == {"text": "hello"}, "tokenize and back")
@@ -199,9 +203,9 @@ def check_devices():
 def check_bench_formats():
     args = ["bench", *valid("bench")[0]]
     md, csv, lines = (good(f, *args, "-o", f).out.decode().splitlines() for f in ("md", "csv", "jsonl"))
-    check(len(md) == 6 and all(x.count("|") == 11 for x in md) and "pp16 @ d8" in md[4], f"Markdown {md}")
-    check(len(csv) == 5 and len({x.count(",") for x in csv}) == 1 and "n_prompt" in csv[0], f"CSV {csv}")
-    check([json.loads(x)["n_gen"] for x in lines] == [0, 4, 0, 4], f"lines of JSON {lines}")
+    check(len(md) == 8 and all(x.count("|") == 12 for x in md) and "pp16 @ d8" in md[5], f"Markdown {md}")
+    check(len(csv) == 7 and len({x.count(",") for x in csv}) == 1 and "n_prompt" in csv[0], f"CSV {csv}")
+    check([json.loads(x)["n_gen"] for x in lines] == [0, 4, 4, 0, 4, 4], f"lines of JSON {lines}")
 
 
 def check_top():

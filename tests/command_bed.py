@@ -156,5 +156,5 @@ def valid(command):
         "budget": (["--kv-profile", "profile.json", "--kv-budget", "20%", "-c", "1000"], b""),
         "inspect": (["m.gguf"], b""),
         "template": (["-m", "m.gguf"], MESSAGES),
-        "bench": (["-m", "m.gguf", "-p", "16", "-n", "4", "-d", "0,8", "-r", "2"], b""),
+        "bench": (["-m", "m.gguf", "-p", "16", "-n", "4", "-d", "0,8", "-npl", "1,3", "-r", "2"], b""),
     }[command]

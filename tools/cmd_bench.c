@@ -1,4 +1,5 @@
-/* rkv bench: tokens per second of prefill and decode at given depths, in llama-bench's words. */
+/* rkv bench: tokens per second of prefill and decode at given depths, in llama-bench's words, and of
+ * sessions that decode together, in llama-batched-bench's. */
 #include "config.h"
 #include "common.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_LIST = 32, MAX_TOKENS = 1 << 26, MAX_REPEAT = 1000 };
+enum { MAX_LIST = 32, MAX_TOKENS = 1 << 26, MAX_REPEAT = 1000, MAX_PARALLEL = 1024 };
 
 typedef struct list {
     int n, at[MAX_LIST];
@@ -27,22 +28,23 @@ typedef struct bench {
 
 typedef struct test {
     int n_prompt, n_gen, n_depth;       /* one of the first two is 0 */
-    rkv_kv_info kv;             /* after it */
-    uint64_t plan_bytes;        /* of its last prompt */
+    int n_parallel;             /* sessions that decode together */
+    uint64_t kv_bytes, kv_bytes_full;   /* of all sessions, after it */
+    uint64_t plan_bytes;        /* of the last prompt of one */
     char when[32];              /* UTC, ISO 8601 */
     double mean_s, sd_s, mean_rate, sd_rate;
 } test;
 
-/* "512,2048": whole numbers from 0. 0 or an exit code. */
-static int read_list(list *l, const char *option, const char *text)
+/* "512,2048": whole numbers from 0 to most. 0 or an exit code. */
+static int read_list(list *l, const char *option, const char *text, int most)
 {
     l->n = 0;
     for (const char *p = text;; p++) {
         char *end;
         const long v = isdigit((unsigned char)*p) ? strtol(p, &end, 10) : -1;
-        if (v < 0 || v > MAX_TOKENS || (*end && *end != ','))
+        if (v < 0 || v > most || (*end && *end != ','))
             return usage("bench: %s: '%.80s', expected numbers from 0 to %d with commas between",
-                         option, text, MAX_TOKENS);
+                         option, text, most);
         if (l->n == MAX_LIST)
             return usage("bench: %s: more than %d numbers", option, MAX_LIST);
         l->at[l->n++] = (int)v;
@@ -66,12 +68,29 @@ static int32_t *make_ids(int n, int n_vocab)
     return ids;
 }
 
-static rkv_status step(rkv_session *s, const test *t, const int32_t *ids, rkv_error *e)
+/* The sessions of a run, each holding the depth: n_parallel of them. Returns how many there are,
+ * fewer with *bad set. */
+static int begin(rkv_session **s, const bench *b, const test *t, const rkv_session *deep,
+                 const rkv_session_options *so, rkv_status *bad, rkv_error *e)
+{
+    for (int i = 0; i < t->n_parallel; i++) {
+        *bad = deep ? rkv_session_fork(&s[i], deep, e) : rkv_session_create(&s[i], b->m, so, e);
+        if (*bad)
+            return i;
+    }
+    return t->n_parallel;
+}
+
+/* Sessions decode the same ids, each from another one on. */
+static rkv_status step(rkv_session **s, const test *t, const int32_t *ids, rkv_error *e)
 {
     if (t->n_prompt)
-        return rkv_session_prefill(s, ids, (size_t)t->n_prompt, e);
+        return rkv_session_prefill(s[0], ids, (size_t)t->n_prompt, e);
     for (int i = 0; i < t->n_gen; i++) {
-        const rkv_status bad = rkv_session_decode(s, ids[i], e);
+        int32_t next[MAX_PARALLEL];
+        for (int k = 0; k < t->n_parallel; k++)
+            next[k] = ids[(i + k) % t->n_gen];
+        const rkv_status bad = rkv_sessions_decode(s, next, (size_t)t->n_parallel, e);
         if (bad)
             return bad;
         if (interrupted()) {
@@ -82,28 +101,34 @@ static rkv_status step(rkv_session *s, const test *t, const int32_t *ids, rkv_er
     return RKV_OK;
 }
 
-/* A session that already holds the depth, or a new one. */
-static rkv_status begin(rkv_session **s, const bench *b, const rkv_session *deep,
-                        const rkv_session_options *so, rkv_error *e)
+/* All sessions together. */
+static double tokens(const test *t)
 {
-    if (deep)
-        return rkv_session_fork(s, deep, e);
-    return rkv_session_create(s, b->m, so, e);
+    return (double)t->n_parallel * (t->n_prompt + t->n_gen);
 }
 
 static void summarize(test *t, const double *seconds, int n)
 {
-    const double tokens = t->n_prompt + t->n_gen;
     for (int i = 0; i < n; i++) {
         t->mean_s += seconds[i] / n;
-        t->mean_rate += tokens / seconds[i] / n;
+        t->mean_rate += tokens(t) / seconds[i] / n;
     }
     for (int i = 0; i < n && n > 1; i++) {
         t->sd_s += pow(seconds[i] - t->mean_s, 2) / (n - 1);
-        t->sd_rate += pow(tokens / seconds[i] - t->mean_rate, 2) / (n - 1);
+        t->sd_rate += pow(tokens(t) / seconds[i] - t->mean_rate, 2) / (n - 1);
     }
     t->sd_s = sqrt(t->sd_s);
     t->sd_rate = sqrt(t->sd_rate);
+}
+
+static void add_memory(test *t, rkv_session **s)
+{
+    t->kv_bytes = t->kv_bytes_full = 0;
+    for (int k = 0; k < t->n_parallel; k++) {
+        const rkv_kv_info kv = rkv_session_kv_info(s[k]);
+        t->kv_bytes += kv.bytes;
+        t->kv_bytes_full += kv.bytes_full;
+    }
 }
 
 /* Runs the test once to warm up, then as often as wanted. */
@@ -111,8 +136,9 @@ static rkv_status repeat(bench *b, test *t, const rkv_session *deep, const rkv_s
                          const int32_t *ids, rkv_error *e)
 {
     for (int i = b->o->no_warmup ? 0 : -1; i < b->o->repetitions; i++) {
-        rkv_session *s = NULL;
-        rkv_status bad = begin(&s, b, deep, so, e);
+        rkv_session *s[MAX_PARALLEL];
+        rkv_status bad = RKV_OK;
+        const int n = begin(s, b, t, deep, so, &bad, e);
         test warm = *t;
         if (i < 0 && t->n_gen)
             warm.n_gen = 1;
@@ -121,10 +147,11 @@ static rkv_status repeat(bench *b, test *t, const rkv_session *deep, const rkv_s
             bad = step(s, &warm, ids + t->n_depth, e);
         if (!bad && i >= 0) {
             b->seconds[i] = now_s() - start;
-            t->kv = rkv_session_kv_info(s);
-            t->plan_bytes = rkv_session_plan_bytes(s);
+            add_memory(t, s);
+            t->plan_bytes = rkv_session_plan_bytes(s[0]);
         }
-        rkv_session_free(s);
+        for (int k = 0; k < n; k++)
+            rkv_session_free(s[k]);
         if (bad)
             return bad;
     }
@@ -169,12 +196,12 @@ static void name_test(char *name, size_t size, const test *t)
         snprintf(name + n, size - (size_t)n, " @ d%d", t->n_depth);
 }
 
-static cJSON *numbers(const double *seconds, int n, double tokens)
+static cJSON *numbers(const double *seconds, int n, double n_token)
 {
     cJSON *a = cJSON_CreateArray();
     for (int i = 0; i < n; i++)
         cJSON_AddItemToArray(
-            a, cJSON_CreateNumber(tokens > 0.0 ? tokens / seconds[i] : round(1e9 * seconds[i])));
+            a, cJSON_CreateNumber(n_token > 0.0 ? n_token / seconds[i] : round(1e9 * seconds[i])));
     return a;
 }
 
@@ -200,16 +227,16 @@ static cJSON *to_json(const bench *b, const test *t)
     cJSON_AddNumberToObject(r, "n_prompt", t->n_prompt);
     cJSON_AddNumberToObject(r, "n_gen", t->n_gen);
     cJSON_AddNumberToObject(r, "n_depth", t->n_depth);
+    cJSON_AddNumberToObject(r, "pl", t->n_parallel);
     cJSON_AddStringToObject(r, "test_time", t->when);
     cJSON_AddNumberToObject(r, "avg_ns", round(1e9 * t->mean_s));
     cJSON_AddNumberToObject(r, "stddev_ns", round(1e9 * t->sd_s));
     cJSON_AddNumberToObject(r, "avg_ts", t->mean_rate);
     cJSON_AddNumberToObject(r, "stddev_ts", t->sd_rate);
     cJSON_AddItemToObject(r, "samples_ns", numbers(b->seconds, b->o->repetitions, 0.0));
-    cJSON_AddItemToObject(r, "samples_ts",
-                          numbers(b->seconds, b->o->repetitions, t->n_prompt + t->n_gen));
-    cJSON_AddNumberToObject(r, "kv_bytes", (double)t->kv.bytes);
-    cJSON_AddNumberToObject(r, "kv_bytes_full", (double)t->kv.bytes_full);
+    cJSON_AddItemToObject(r, "samples_ts", numbers(b->seconds, b->o->repetitions, tokens(t)));
+    cJSON_AddNumberToObject(r, "kv_bytes", (double)t->kv_bytes);
+    cJSON_AddNumberToObject(r, "kv_bytes_full", (double)t->kv_bytes_full);
     cJSON_AddNumberToObject(r, "plan_bytes", (double)t->plan_bytes);
     cJSON_AddNumberToObject(r, "peak_rss", (double)peak_rss_bytes());
     return r;
@@ -222,13 +249,14 @@ static int print_md(bench *b, const test *t)
     name_test(name, sizeof name, t);
     if (!b->n_row++)
         puts(
-            "| model | size | params | backend | threads | policy | test | t/s | KV MiB | peak MiB "
-            "|\n| --- | ---: | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: |");
-    printf("| %s %s | %.2f MiB | %.2f M | %s | %d | %s%s%s | %s | %.2f ± %.2f | %.1f | %.0f |\n",
+            "| model | size | params | backend | threads | policy | pl | test | t/s | KV MiB | peak "
+            "MiB |\n| --- | ---: | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |");
+    printf("| %s %s | %.2f MiB | %.2f M | %s | %d | %s%s%s | %d | %s | %.2f ± %.2f | %.1f | %.0f |\n",
            m->arch, m->quantization, (double)m->file_bytes / 0x1p20, 1e-6 * (double)m->n_param,
            m->tier, b->n_thread, b->o->kv_policy ? b->o->kv_policy : "full",
-           b->o->kv_budget ? " " : "", b->o->kv_budget ? b->o->kv_budget : "", name, t->mean_rate,
-           t->sd_rate, (double)t->kv.bytes / 0x1p20, (double)peak_rss_bytes() / 0x1p20);
+           b->o->kv_budget ? " " : "", b->o->kv_budget ? b->o->kv_budget : "", t->n_parallel, name,
+           t->mean_rate, t->sd_rate, (double)t->kv_bytes / 0x1p20,
+           (double)peak_rss_bytes() / 0x1p20);
     return finish_stdout();
 }
 
@@ -270,24 +298,47 @@ static int show(bench *b, const test *t)
 
 /* ---- the command ---- */
 
-static int run_tests(bench *b, const list *prompt, const list *gen, const list *depth)
+typedef struct plan {
+    list prompt, gen, depth, parallel;
+} plan;
+
+/* 0 or an exit code. A test of no tokens, or of no sessions, is none. */
+static int run_and_show(bench *b, test t)
 {
     rkv_error e;
-    for (int d = 0; d < depth->n; d++)
-        for (int i = 0; i < prompt->n + gen->n; i++) {
-            const int decodes = i >= prompt->n;
-            const int n = decodes ? gen->at[i - prompt->n] : prompt->at[i];
-            test t = {
-                .n_depth = depth->at[d], .n_prompt = decodes ? 0 : n, .n_gen = decodes ? n : 0};
-            if (!n)
-                continue;
-            if (run_test(b, &t, &e))
-                return fail(&e);
-            const int lost = show(b, &t);
-            if (lost)
-                return lost;
-        }
-    return 0;
+    if (!t.n_parallel || !(t.n_prompt + t.n_gen))
+        return 0;
+    if (run_test(b, &t, &e))
+        return fail(&e);
+    return show(b, &t);
+}
+
+static int run_tests(bench *b, const plan *p)
+{
+    int code = 0;
+    for (int d = 0; d < p->depth.n && !code; d++) {
+        const int depth = p->depth.at[d];
+        for (int i = 0; i < p->prompt.n && !code; i++)
+            code = run_and_show(
+                b, (test){.n_prompt = p->prompt.at[i], .n_depth = depth, .n_parallel = 1});
+        for (int i = 0; i < p->gen.n * p->parallel.n && !code; i++)
+            code = run_and_show(b, (test){.n_gen = p->gen.at[i / p->parallel.n],
+                                          .n_depth = depth,
+                                          .n_parallel = p->parallel.at[i % p->parallel.n]});
+    }
+    return code;
+}
+
+static int read_plan(plan *p, const opts *o)
+{
+    int code = read_list(&p->prompt, "-p", o->bench_prompt, MAX_TOKENS);
+    if (!code)
+        code = read_list(&p->gen, "-n", o->bench_gen, MAX_TOKENS);
+    if (!code)
+        code = read_list(&p->depth, "-d", o->bench_depth, MAX_TOKENS);
+    if (!code)
+        code = read_list(&p->parallel, "-npl", o->bench_parallel, MAX_PARALLEL);
+    return code;
 }
 
 int cmd_bench(const opts *given)
@@ -296,15 +347,11 @@ int cmd_bench(const opts *given)
     if (o.json)
         o.format = "json";
     bench b = {.o = &o};
-    list prompt, gen, depth;
+    plan p;
     rkv_model *m = NULL;
     rkv_profile *profile = NULL;
     rkv_error e;
-    int code = read_list(&prompt, "-p", o.bench_prompt);
-    if (!code)
-        code = read_list(&gen, "-n", o.bench_gen);
-    if (!code)
-        code = read_list(&depth, "-d", o.bench_depth);
+    int code = read_plan(&p, &o);
     if (!code)
         code = read_policy(&b.policy, &profile, &o);
     if (!code)
@@ -316,7 +363,7 @@ int cmd_bench(const opts *given)
         b.n_thread = o.n_thread ? o.n_thread : b.machine.n_cpu;
         b.rows = cJSON_CreateArray();
         catch_signals();
-        code = run_tests(&b, &prompt, &gen, &depth);
+        code = run_tests(&b, &p);
     }
     if (!code && !strcmp(o.format, "json"))
         code = json_print(b.rows);

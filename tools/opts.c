@@ -46,6 +46,8 @@ static const option table[] = {
      "decode tests of so many tokens; 0: none"},
     {"n-depth", "d", NULL, TEXT, AT(bench_depth), "0", 0, 0, CMD_BENCH, "N,...",
      "tokens the cache already holds when a test begins"},
+    {"n-parallel", "npl", NULL, TEXT, AT(bench_parallel), "1", 0, 0, CMD_BENCH, "N,...",
+     "decode tests with so many sessions together; t/s count all of them"},
     {"repetitions", "r", NULL, INT, AT(repetitions), "5", 1, 1000, CMD_BENCH, "N",
      "how often each test runs"},
     {"no-warmup", NULL, NULL, FLAG, AT(no_warmup), "0", 0, 1, CMD_BENCH, NULL,

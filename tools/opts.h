@@ -14,7 +14,7 @@ typedef struct opts {
     const char *model, *file, *prompt, *system, *ids, *logits, *data, *output, *resume;
     const char *kv_policy, *kv_budget, *kv_profile, *type_k, *type_v;
     const char *chat_template, *chat_template_file, *response, *pool, *pool_order;
-    const char *bench_prompt, *bench_gen, *bench_depth, *format;
+    const char *bench_prompt, *bench_gen, *bench_depth, *bench_parallel, *format;
     int repetitions, no_warmup;
     int n_predict, n_ctx, n_thread, n_chunk, top, prefix, examples, noise_seeds, layers;
     int window, kernel, top_k, repeat_last, n_gpu_layers;

@@ -54,7 +54,8 @@ static const struct {
      "An object {messages, add_generation_prompt, bos_token, eos_token} on stdin to the prompt's\n"
      "text, by the named template or the model's own; the model also gives the two tokens."},
     {"bench", CMD_BENCH, cmd_bench, "tokens per second of prefill and decode",
-     "usage: rkv bench -m MODEL [-p 512,2048] [-n 128] [-d 0,8192] [-r 5] [-o md|csv|json|jsonl]\n"
+     "usage: rkv bench -m MODEL [-p 512,2048] [-n 128] [-d 0,8192] [-npl 1,4] [-r 5]\n"
+     "                 [-o md|csv|json|jsonl]\n"
      "Each prompt length (pp), then each answer length (tg), at each depth, with llama-bench's "
      "fields and\n"
      "kv_bytes, kv_bytes_full, peak_rss. A policy compresses the prompt, or the depth where there "

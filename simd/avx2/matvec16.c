@@ -1,5 +1,11 @@
 /* matvec of block formats with AVX2, on x rounded to 16 bits: pairs of products are added as
- * integers (vpmaddwd), twice as many at a time as floats. */
+ * integers (vpmaddwd), twice as many at a time as floats.
+ *
+ * Rows go one after the other: a thread then reads its share of the matrix as one stream, which the
+ * memory system serves 1.5 times as fast as two or four rows at a time (measured, Zen 3). Two
+ * groups of weights with a scale each share a register, one in either half, so that conversion and
+ * scaling serve both. Weights meet x in the order in which bytes fall apart into words: those at
+ * even places, then those at odd ones; x is rounded into that order once. */
 #include "config.h"
 #include "kernels.h"
 
@@ -12,25 +18,36 @@ enum {
     STEP = 256,   /* weights that share a call of scales */
     COLS = 4096,  /* columns at a time: their x16 stays in the first-level cache */
     AHEAD = 2048, /* bytes to prefetch ahead: covers memory latency */
+    INPUTS = 8,   /* inputs at a time: their x16 take 110 KB of stack */
     TOP = 32767   /* largest code of x */
 };
 
-/* x = scale code within every 32, and the sums of those; scale and sum are 0 up to a whole step. */
+/* x = scale code within every 32. A unit of weights is 64 or 32 of them, with a sum of products for
+ * its first scale in the low four lanes and for its second in the high ones. */
 typedef struct x16 {
-    int16_t code[COLS];
-    float scale[COLS / 32 + 8], sum[COLS / 32 + 8];
+    _Alignas(32) int16_t code[COLS]; /* in the order of the units */
+    _Alignas(32) int32_t lane[COLS / 4]; /* of a unit: the offset times the sum of the lane's x */
+    /* Of every 32, in the order of the lanes within 256; 0 up to a whole step. */
+    _Alignas(32) float scale[COLS / 32 + 8], sum[COLS / 32 + 8];
 } x16;
 
-/* Codes of 32 weights, less their offset. */
-typedef struct w16 {
-    __m256i a, b;
-} w16;
+/* Where the x of 64 weights lie: of 0 .. 15 of two blocks those at even places, those at odd ones,
+ * then the same of 16 .. 31; or of each block those at even places and those at odd ones. */
+typedef enum order { BLOCK_PAIRS, BLOCKS } order;
+
+/* Words of a unit's codes, to meet x in its order; two of them in a unit of 32. */
+typedef struct codes {
+    __m256i v[4];
+} codes;
 
 typedef struct format {
-    int bytes, unit, group; /* of a block; weights of a unit (codes.h); weights per scale */
-    int small, affine;      /* blocks of 32; weights are s code + o */
-    void (*scales)(rkv_scales *p, const void *block, int bytes, int n);
-    w16 (*codes)(const void *block, int u, int i);
+    int bytes, small; /* of a block; blocks of 32 weights rather than 256 */
+    int width;        /* weights of a unit: 64, or 32 with a scale per 16 */
+    order order;
+    int offset, affine; /* what a code exceeds its value by; weights are s code + o */
+    /* Scales of n blocks, and minima, lane by lane: 0 2 4 6 1 3 5 7; those of 16 groups in two. */
+    void (*scales)(__m256 s[2], __m256 *o, const void *block, int n);
+    codes (*unit)(const void *block, int p);
 } format;
 
 /* ---- x ---- */
@@ -52,141 +69,299 @@ static inline int sum8(__m256i v)
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-/* n numbers, a multiple of 32. */
-static void round_x(x16 *out, const float *x, int n)
+/* Words of v as int32, those at even places. */
+static inline __m256i even_words(__m256i v)
+{
+    return _mm256_srai_epi32(_mm256_slli_epi32(v, 16), 16);
+}
+
+/* Codes of 32 numbers in order to those at even places and those at odd ones. */
+static inline void fall_apart(__m256i out[2], __m256i low, __m256i high)
+{
+    const __m256i even = _mm256_packs_epi32(even_words(low), even_words(high));
+    const __m256i odd =
+        _mm256_packs_epi32(_mm256_srai_epi32(low, 16), _mm256_srai_epi32(high, 16));
+    out[0] = _mm256_permute4x64_epi64(even, 0xd8);
+    out[1] = _mm256_permute4x64_epi64(odd, 0xd8);
+}
+
+/* Rounds 32 numbers to q; their scale and the sum of their codes. */
+static RKV_ALWAYS_INLINE float round32(__m256i q[2], int *sum, const float *x)
 {
     const float least = 0x1p-100f; /* below it the inverse of the scale would overflow */
-    for (int g = 0; g < n / 32; g++, x += 32) {
-        const __m256 v[4] = {_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8), _mm256_loadu_ps(x + 16),
-                             _mm256_loadu_ps(x + 24)};
-        const float found = largest(v), top = found > least ? found : least;
-        const __m256 inverse = _mm256_set1_ps((float)TOP / top);
-        __m256i q[4], sum = _mm256_setzero_si256();
-        RKV_UNROLL(4)
-        for (int k = 0; k < 4; k++) {
-            q[k] = _mm256_cvtps_epi32(_mm256_mul_ps(v[k], inverse));
-            sum = _mm256_add_epi32(sum, q[k]);
+    const __m256 v[4] = {_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8), _mm256_loadu_ps(x + 16),
+                         _mm256_loadu_ps(x + 24)};
+    const float found = largest(v), top = found > least ? found : least;
+    const __m256 inverse = _mm256_set1_ps((float)TOP / top);
+    __m256i code[4], all = _mm256_setzero_si256();
+    RKV_UNROLL(4)
+    for (int k = 0; k < 4; k++) {
+        code[k] = _mm256_cvtps_epi32(_mm256_mul_ps(v[k], inverse));
+        all = _mm256_add_epi32(all, code[k]);
+    }
+    const __m256i low = _mm256_packs_epi32(code[0], code[1]);
+    const __m256i high = _mm256_packs_epi32(code[2], code[3]);
+    fall_apart(q, _mm256_permute4x64_epi64(low, 0xd8), _mm256_permute4x64_epi64(high, 0xd8));
+    *sum = sum8(all);
+    return top / (float)TOP;
+}
+
+static inline void store32(void *to, __m256i v)
+{
+    _mm256_store_si256((__m256i *)to, v);
+}
+
+static inline __m256i low_lanes(__m256i a, __m256i b)
+{
+    return _mm256_permute2x128_si256(a, b, 0x20);
+}
+
+static inline __m256i high_lanes(__m256i a, __m256i b)
+{
+    return _mm256_permute2x128_si256(a, b, 0x31);
+}
+
+/* Codes of 64 numbers in the format's order. */
+static RKV_ALWAYS_INLINE void store64(const format *f, x16 *out, int i, const __m256i a[2],
+                                      const __m256i b[2])
+{
+    const int pairs = f->order == BLOCK_PAIRS;
+    const __m256i q[4] = {pairs ? low_lanes(a[0], b[0]) : a[0], pairs ? low_lanes(a[1], b[1]) : a[1],
+                          pairs ? high_lanes(a[0], b[0]) : b[0],
+                          pairs ? high_lanes(a[1], b[1]) : b[1]};
+    const __m256i o = _mm256_set1_epi16((short)f->offset);
+    __m256i sum[4];
+    RKV_UNROLL(4)
+    for (int k = 0; k < 4; k++) {
+        store32(out->code + i + 16 * k, q[k]);
+        sum[k] = _mm256_madd_epi16(q[k], o);
+    }
+    const __m256i first = _mm256_add_epi32(sum[0], sum[1]);
+    const __m256i second = _mm256_add_epi32(sum[2], sum[3]);
+    int32_t *lane = out->lane + i / f->width * 8;
+    store32(lane, f->width == 64 ? _mm256_add_epi32(first, second) : first);
+    if (f->width == 32)
+        store32(lane + 8, second);
+}
+
+/* n numbers, a multiple of 32, and zeros behind. */
+static RKV_ALWAYS_INLINE void round_x(const format *f, x16 *out, const float *x, int n)
+{
+    for (int g = n / 256 * 8; g < (n + 255) / 256 * 8; g++)
+        out->scale[g] = out->sum[g] = 0.0f;
+    for (int i = 0; i < n; i += 64) {
+        __m256i q[2][2] = {{_mm256_setzero_si256()}, {_mm256_setzero_si256()}};
+        RKV_UNROLL(2)
+        for (int k = 0; k < 2; k++) {
+            const int b = (i / 32 + k) % 8, g = (i / 32 + k) / 8 * 8;
+            const int at = g + (f->width == 64 ? b % 2 * 4 + b / 2 : b);
+            int sum = 0;
+            if (i + 32 * k < n) {
+                out->scale[at] = round32(q[k], &sum, x + i + 32 * k);
+                out->sum[at] = out->scale[at] * (float)sum;
+            } else {
+                q[k][0] = q[k][1] = _mm256_setzero_si256();
+            }
         }
-        const __m256i low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
-        __m256i *to = (__m256i *)(void *)(out->code + 32 * g);
-        _mm256_storeu_si256(to, _mm256_permute4x64_epi64(low, 0xd8));
-        _mm256_storeu_si256(to + 1, _mm256_permute4x64_epi64(high, 0xd8));
-        out->scale[g] = top / (float)TOP;
-        out->sum[g] = out->scale[g] * (float)sum8(sum);
+        store64(f, out, i, q[0], q[1]);
     }
 }
 
 /* ---- codes ---- */
 
-static inline __m256i bytes16(const uint8_t *p)
+static inline __m256i words(int v)
 {
-    return _mm256_cvtepu8_epi16(rkv_load16(p));
+    return _mm256_set1_epi16((short)v);
 }
 
-static inline w16 nibbles(const uint8_t *qs, int offset)
+static inline codes of_unsigned(__m256i low, __m256i high)
 {
-    const __m256i v = bytes16(qs), o = _mm256_set1_epi16((short)offset);
-    const w16 w = {_mm256_and_si256(v, _mm256_set1_epi16(15)), _mm256_srli_epi16(v, 4)};
-    return offset ? (w16){_mm256_sub_epi16(w.a, o), _mm256_sub_epi16(w.b, o)} : w;
+    return (codes){{_mm256_and_si256(low, words(255)), _mm256_srli_epi16(low, 8),
+                    _mm256_and_si256(high, words(255)), _mm256_srli_epi16(high, 8)}};
 }
 
-/* 32 bytes with a sign. */
-static inline w16 signed32(__m256i v)
+static inline codes of_signed(__m256i low, __m256i high)
 {
-    return (w16){_mm256_cvtepi8_epi16(_mm256_castsi256_si128(v)),
-                 _mm256_cvtepi8_epi16(_mm256_extracti128_si256(v, 1))};
+    return (codes){{_mm256_srai_epi16(_mm256_slli_epi16(low, 8), 8), _mm256_srai_epi16(low, 8),
+                    _mm256_srai_epi16(_mm256_slli_epi16(high, 8), 8), _mm256_srai_epi16(high, 8)}};
 }
 
-static RKV_ALWAYS_INLINE w16 codes_q4_0(const void *block, int u, int i)
+/* The low nibbles of bytes, then the high ones. */
+static inline codes of_nibbles(__m256i v)
 {
-    (void)i;
-    return nibbles(((const rkv_q4_0 *)block)[u].qs, 8);
+    const __m256i low = words(15);
+    return (codes){{_mm256_and_si256(v, low), _mm256_and_si256(_mm256_srli_epi16(v, 8), low),
+                    _mm256_and_si256(_mm256_srli_epi16(v, 4), low), _mm256_srli_epi16(v, 12)}};
 }
 
-static RKV_ALWAYS_INLINE w16 codes_q4_1(const void *block, int u, int i)
+/* 16 bytes of two blocks. */
+static inline __m256i two_blocks(const void *first, const void *second)
 {
-    (void)i;
-    return nibbles(((const rkv_q4_1 *)block)[u].qs, 0);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(rkv_load16(first)), rkv_load16(second),
+                                   1);
 }
 
-/* value where bit j of half is clear, in word j. */
-static inline __m256i where_clear(uint16_t half, int value)
+/* 16 in byte j where bit j of the 16 bits from byte `from` of a half on is set. */
+static inline __m256i fifth_bits(__m256i v, int from)
 {
-    const __m256i bit = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096,
-                                          8192, 16384, (short)0x8000);
-    const __m256i set = _mm256_and_si256(_mm256_set1_epi16((short)half), bit);
-    const __m256i clear = _mm256_cmpeq_epi16(set, _mm256_setzero_si256());
-    return _mm256_and_si256(clear, _mm256_set1_epi16((short)value));
+    const int a = from * 0x01010101, b = a + 0x01010101;
+    const __m256i place = _mm256_setr_epi32(a, a, b, b, a, a, b, b);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
+    const __m256i found = _mm256_and_si256(_mm256_shuffle_epi8(v, place), bit);
+    return _mm256_and_si256(_mm256_cmpeq_epi8(found, bit), _mm256_set1_epi8(16));
 }
 
-/* A clear fifth bit takes 16 off: as bits, it sets all from the fifth on. */
-static RKV_ALWAYS_INLINE w16 codes_q5_0(const void *block, int u, int i)
+/* Nibbles v and fifth bits h of two blocks. */
+static inline codes of_fifth(__m256i v, __m256i h)
 {
-    const rkv_q5_0 *b = (const rkv_q5_0 *)block + u;
-    const w16 w = nibbles(b->qs, 0);
-    (void)i;
-    return (w16){_mm256_or_si256(w.a, where_clear(rkv_u16_at(b->qh), -16)),
-                 _mm256_or_si256(w.b, where_clear(rkv_u16_at(b->qh + 2), -16))};
+    return of_unsigned(_mm256_or_si256(rkv_bits(v, 0, 15), fifth_bits(h, 0)),
+                       _mm256_or_si256(rkv_bits(v, 4, 15), fifth_bits(h, 2)));
 }
 
-static RKV_ALWAYS_INLINE w16 codes_q5_1(const void *block, int u, int i)
+/* Nibbles that stand for one of 16 values. */
+static inline codes of_table(__m256i v)
 {
-    const rkv_q5_1 *b = (const rkv_q5_1 *)block + u;
-    const w16 w = nibbles(b->qs, 0);
-    const uint32_t clear = ~rkv_u32_at(b->qh);
-    (void)i;
-    return (w16){_mm256_or_si256(w.a, where_clear((uint16_t)clear, 16)),
-                 _mm256_or_si256(w.b, where_clear((uint16_t)(clear >> 16), 16))};
+    const __m256i table = _mm256_broadcastsi128_si256(rkv_iq4_table());
+    return of_signed(_mm256_shuffle_epi8(table, rkv_bits(v, 0, 15)),
+                     _mm256_shuffle_epi8(table, rkv_bits(v, 4, 15)));
 }
 
-static RKV_ALWAYS_INLINE w16 codes_q8_0(const void *block, int u, int i)
+/* Two small blocks, p of the pairs. */
+#define RKV_UNIT_PAIR(dt, codes_of_pair) \
+    static RKV_ALWAYS_INLINE codes unit_##dt(const void *block, int p) \
+    { \
+        const rkv_##dt *b = (const rkv_##dt *)block + 2 * p; \
+        return codes_of_pair; \
+    }
+RKV_UNIT_PAIR(q4_0, of_nibbles(two_blocks(b[0].qs, b[1].qs)))
+RKV_UNIT_PAIR(q4_1, of_nibbles(two_blocks(b[0].qs, b[1].qs)))
+RKV_UNIT_PAIR(q5_0, of_fifth(two_blocks(b[0].qs, b[1].qs), two_blocks(b[0].qh, b[1].qh)))
+RKV_UNIT_PAIR(q5_1, of_fifth(two_blocks(b[0].qs, b[1].qs), two_blocks(b[0].qh, b[1].qh)))
+RKV_UNIT_PAIR(q8_0, of_signed(two_blocks(b[0].qs, b[1].qs),
+                              two_blocks(b[0].qs + 16, b[1].qs + 16)))
+RKV_UNIT_PAIR(iq4_nl, of_table(two_blocks(b[0].qs, b[1].qs)))
+
+/* Weights 64 p .. of a large block. */
+static RKV_ALWAYS_INLINE codes unit_iq4_xs(const void *block, int p)
 {
-    const int8_t *q = ((const rkv_q8_0 *)block)[u].qs;
-    (void)i;
-    return (w16){_mm256_cvtepi8_epi16(rkv_load16(q)), _mm256_cvtepi8_epi16(rkv_load16(q + 16))};
+    const uint8_t *qs = ((const rkv_iq4_xs *)block)->qs + 32 * p;
+    return of_table(two_blocks(qs, qs + 16));
 }
 
-static RKV_ALWAYS_INLINE w16 codes_q4_k(const void *block, int u, int i)
+static RKV_ALWAYS_INLINE codes unit_q4_k(const void *block, int p)
 {
-    const uint8_t *qs = ((const rkv_q4_k *)block)->qs + 32 * u;
-    const __m256i a = bytes16(qs), b = bytes16(qs + 16), low = _mm256_set1_epi16(15);
-    return i ? (w16){_mm256_srli_epi16(a, 4), _mm256_srli_epi16(b, 4)}
-             : (w16){_mm256_and_si256(a, low), _mm256_and_si256(b, low)};
+    return of_nibbles(rkv_load32(((const rkv_q4_k *)block)->qs + 32 * p));
 }
 
-static RKV_ALWAYS_INLINE w16 codes_q5_k(const void *block, int u, int i)
+static RKV_ALWAYS_INLINE codes unit_q5_k(const void *block, int p)
 {
-    return signed32(rkv_q5_k_codes(block, u, i));
+    return of_unsigned(rkv_q5_k_codes(block, p, 0), rkv_q5_k_codes(block, p, 1));
 }
 
-static RKV_ALWAYS_INLINE w16 codes_q3_k(const void *block, int u, int i)
+/* Weights 32 p .. of a large block; nothing in the second half. */
+static RKV_ALWAYS_INLINE codes unit_q3_k(const void *block, int p)
 {
-    return signed32(_mm256_sub_epi8(rkv_q3_k_codes(block, u, i), _mm256_set1_epi8(4)));
+    return of_unsigned(rkv_q3_k_codes(block, p / 4, p % 4), _mm256_setzero_si256());
 }
 
-static RKV_ALWAYS_INLINE w16 codes_q6_k(const void *block, int u, int i)
+static RKV_ALWAYS_INLINE codes unit_q6_k(const void *block, int p)
 {
-    return signed32(_mm256_sub_epi8(rkv_q6_k_codes(block, u, i), _mm256_set1_epi8(32)));
+    return of_unsigned(rkv_q6_k_codes(block, p / 4, p % 4), _mm256_setzero_si256());
 }
 
-static inline w16 iq4(const uint8_t *qs)
+/* ---- scales ---- */
+
+/* The numbers of binary16 at the same place of n blocks, lane by lane; 0 where there is none. */
+static RKV_ALWAYS_INLINE __m256 half_lanes(const void *first, int bytes, const int n)
 {
-    const __m128i v = rkv_load16(qs), low = _mm_set1_epi8(15), table = rkv_iq4_table();
-    const __m128i a = _mm_shuffle_epi8(table, _mm_and_si128(v, low));
-    const __m128i b = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(v, 4), low));
-    return (w16){_mm256_cvtepi8_epi16(a), _mm256_cvtepi8_epi16(b)};
+    const uint8_t *b = first;
+    uint64_t lane[2] = {0, 0};
+    RKV_UNROLL(8)
+    for (int i = 0; i < n; i++)
+        lane[i % 2] |= (uint64_t)rkv_u16_at(b + i * bytes) << 16 * (i / 2);
+    /* In integer registers, of which there are plenty: gcc would shuffle vectors. */
+    __asm__("" : "+r"(lane[0]), "+r"(lane[1]));
+    return _mm256_cvtph_ps(_mm_set_epi64x((long long)lane[1], (long long)lane[0]));
 }
 
-static RKV_ALWAYS_INLINE w16 codes_iq4_nl(const void *block, int u, int i)
+/* The signed bytes 0 .. 7 of v from `from` on, lane by lane. */
+static RKV_ALWAYS_INLINE __m256 byte_lanes(__m256i v, int from)
 {
-    (void)i;
-    return iq4(((const rkv_iq4_nl *)block)[u].qs);
+    const int top = (int)((unsigned)from << 24 | 0x808080);
+    const __m256i place =
+        _mm256_add_epi32(_mm256_set1_epi32(top), _mm256_setr_epi32(0, 2 << 24, 4 << 24, 6 << 24,
+                                                                   1 << 24, 3 << 24, 5 << 24,
+                                                                   7 << 24));
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_shuffle_epi8(v, place), 24));
 }
 
-static RKV_ALWAYS_INLINE w16 codes_iq4_xs(const void *block, int u, int i)
+static inline __m256 half_all(const uint8_t *p)
 {
-    (void)i;
-    return iq4(((const rkv_iq4_xs *)block)->qs + 16 * u);
+    return _mm256_set1_ps(rkv_half(p));
+}
+
+#define RKV_SMALL_SCALES(dt) \
+    static RKV_ALWAYS_INLINE void scales_##dt(__m256 s[2], __m256 *o, const void *block, int n) \
+    { \
+        (void)o; \
+        s[0] = half_lanes(block, (int)sizeof(rkv_##dt), n); \
+    }
+#define RKV_SMALL_PAIRS(dt) \
+    static RKV_ALWAYS_INLINE void scales_##dt(__m256 s[2], __m256 *o, const void *block, int n) \
+    { \
+        s[0] = half_lanes(((const rkv_##dt *)block)->d, (int)sizeof(rkv_##dt), n); \
+        *o = half_lanes(((const rkv_##dt *)block)->m, (int)sizeof(rkv_##dt), n); \
+    }
+RKV_SMALL_SCALES(q4_0)
+RKV_SMALL_PAIRS(q4_1)
+RKV_SMALL_SCALES(q5_0)
+RKV_SMALL_PAIRS(q5_1)
+RKV_SMALL_SCALES(q8_0)
+RKV_SMALL_SCALES(iq4_nl)
+
+static RKV_ALWAYS_INLINE void scales_q4_k(__m256 s[2], __m256 *o, const void *block, int n)
+{
+    const rkv_q4_k *b = block;
+    (void)n;
+    const __m256i v = _mm256_broadcastsi128_si256(rkv_q4_k_scale_bytes(b));
+    s[0] = _mm256_mul_ps(half_all(b->d), byte_lanes(v, 0));
+    *o = _mm256_mul_ps(half_all(b->dmin), byte_lanes(v, 8));
+    *o = _mm256_xor_ps(*o, _mm256_set1_ps(-0.0f));
+}
+
+/* The same scales come first. */
+static RKV_ALWAYS_INLINE void scales_q5_k(__m256 s[2], __m256 *o, const void *block, int n)
+{
+    scales_q4_k(s, o, block, n);
+}
+
+static RKV_ALWAYS_INLINE void scales_16(__m256 s[2], const uint8_t *d, __m128i bytes)
+{
+    const __m256i v = _mm256_broadcastsi128_si256(bytes);
+    s[0] = _mm256_mul_ps(half_all(d), byte_lanes(v, 0));
+    s[1] = _mm256_mul_ps(half_all(d), byte_lanes(v, 8));
+}
+
+static RKV_ALWAYS_INLINE void scales_q3_k(__m256 s[2], __m256 *o, const void *block, int n)
+{
+    const rkv_q3_k *b = block;
+    (void)o, (void)n;
+    scales_16(s, b->d, rkv_q3_k_scale_bytes(b));
+}
+
+static RKV_ALWAYS_INLINE void scales_q6_k(__m256 s[2], __m256 *o, const void *block, int n)
+{
+    const rkv_q6_k *b = block;
+    (void)o, (void)n;
+    scales_16(s, b->d, rkv_load16(b->scales));
+}
+
+static RKV_ALWAYS_INLINE void scales_iq4_xs(__m256 s[2], __m256 *o, const void *block, int n)
+{
+    const rkv_iq4_xs *b = block;
+    (void)o, (void)n;
+    const __m256i v = _mm256_broadcastsi128_si256(rkv_iq4_xs_scale_bytes(b));
+    s[0] = _mm256_mul_ps(half_all(b->d), byte_lanes(v, 0));
 }
 
 /* ---- products ---- */
@@ -196,117 +371,162 @@ static RKV_ALWAYS_INLINE int step_bytes(const format *f)
     return f->small ? STEP / 32 * f->bytes : f->bytes;
 }
 
-/* Scales of a step times those of x, and what the minima add, for n weights of one row. */
-static RKV_ALWAYS_INLINE __m256 take_scales(const format *f, rkv_scales *p, const char *block,
-                                            const x16 *x, int g, int n, __m256 acc)
+/* Lane p of either half of v in all lanes of that half. */
+static RKV_ALWAYS_INLINE __m256 spread(__m256 v, int p)
 {
-    const __m256 xs = _mm256_loadu_ps(x->scale + g);
-    if (n < STEP)
-        *p = (rkv_scales){0};
-    f->scales(p, block, f->bytes, n / 32);
-    if (f->affine)
-        acc = _mm256_fmadd_ps(_mm256_loadu_ps(p->o), _mm256_loadu_ps(x->sum + g), acc);
-    if (f->group == 32) {
-        _mm256_storeu_ps(p->s, _mm256_mul_ps(_mm256_loadu_ps(p->s), xs));
-        return acc;
-    }
-    const __m256 a = _mm256_unpacklo_ps(xs, xs), b = _mm256_unpackhi_ps(xs, xs);
-    const __m256 low = _mm256_permute2f128_ps(a, b, 0x20);
-    const __m256 high = _mm256_permute2f128_ps(a, b, 0x31);
-    _mm256_storeu_ps(p->s, _mm256_mul_ps(_mm256_loadu_ps(p->s), low));
-    _mm256_storeu_ps(p->s + 8, _mm256_mul_ps(_mm256_loadu_ps(p->s + 8), high));
-    return acc;
+    return p == 0   ? _mm256_permute_ps(v, 0x00)
+           : p == 1 ? _mm256_permute_ps(v, 0x55)
+           : p == 2 ? _mm256_permute_ps(v, 0xaa)
+                    : _mm256_permute_ps(v, 0xff);
 }
 
-/* acc + 32 products; j: which 32 of the step. Their integer sums stay below 2^25. */
-static RKV_ALWAYS_INLINE __m256 dot32(const format *f, __m256 acc, w16 w, __m256i x0, __m256i x1,
-                                      const rkv_scales *p, int j)
+/* Words a and b times the 32 numbers from x on. */
+static RKV_ALWAYS_INLINE __m256i dot32(__m256i a, __m256i b, const int16_t *x)
 {
-    const __m256i a = _mm256_madd_epi16(w.a, x0), b = _mm256_madd_epi16(w.b, x1);
-    if (f->group == 32)
-        return _mm256_fmadd_ps(_mm256_set1_ps(p->s[j]),
-                               _mm256_cvtepi32_ps(_mm256_add_epi32(a, b)), acc);
-    acc = _mm256_fmadd_ps(_mm256_set1_ps(p->s[2 * j]), _mm256_cvtepi32_ps(a), acc);
-    return _mm256_fmadd_ps(_mm256_set1_ps(p->s[2 * j + 1]), _mm256_cvtepi32_ps(b), acc);
+    return _mm256_add_epi32(_mm256_madd_epi16(a, rkv_load32(x)),
+                            _mm256_madd_epi16(b, rkv_load32(x + 16)));
 }
 
-/* acc[r] += row r times x over n weights of a step, a multiple of 32, from column i0 of x on. */
-static RKV_ALWAYS_INLINE void dot_step(const format *f, __m256 *acc, const char *block,
-                                       ptrdiff_t w_stride, const x16 *x, int i0, int n,
-                                       const int n_row)
+/* A unit times x: the sum of its first scale in the low half, that of its second in the high one.
+ * Both stay below 2^29. */
+static RKV_ALWAYS_INLINE __m256i dot_unit(const format *f, const codes *w, const int16_t *x)
 {
-    rkv_scales p[2];
-    RKV_UNROLL(2)
-    for (int r = 0; r < n_row; r++) {
-        const uintptr_t at = (uintptr_t)(block + r * w_stride) + AHEAD;
-        acc[r] = take_scales(f, &p[r], block + r * w_stride, x, i0 / 32, n, acc[r]);
-        RKV_UNROLL(16)
-        for (int b = 0; b < step_bytes(f); b += 64)
-            _mm_prefetch((const char *)(at + (uintptr_t)b), _MM_HINT_T0);
+    const __m256i a = dot32(w->v[0], w->v[1], x);
+    if (f->width == 32)
+        return a;
+    const __m256i b = dot32(w->v[2], w->v[3], x + 32);
+    return f->order == BLOCK_PAIRS ? _mm256_add_epi32(a, b)
+                                   : _mm256_add_epi32(low_lanes(a, b), high_lanes(a, b));
+}
+
+/* Sums of n_x inputs, in two chains each: the core can work further ahead. */
+typedef struct sums {
+    __m256 v[INPUTS][2];
+} sums;
+
+/* acc += n weights of a step times n_x inputs from column i0 on; n % 64 == 0. */
+static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *block, const x16 *x,
+                                       const int n_x, int i0, const int n)
+{
+    __m256 s[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, o = _mm256_setzero_ps();
+    __m256 by[INPUTS][2];
+    f->scales(s, &o, block, n / 32);
+    RKV_UNROLL(8)
+    for (int j = 0; j < n_x; j++) {
+        const __m256 xs = _mm256_load_ps(x[j].scale + i0 / 32);
+        if (f->affine)
+            acc->v[j][0] = _mm256_fmadd_ps(o, _mm256_load_ps(x[j].sum + i0 / 32), acc->v[j][0]);
+        if (f->width == 64) {
+            by[j][0] = _mm256_mul_ps(s[0], xs);
+        } else {
+            by[j][0] = _mm256_mul_ps(s[0], _mm256_permute2f128_ps(xs, xs, 0x00));
+            by[j][1] = _mm256_mul_ps(s[1], _mm256_permute2f128_ps(xs, xs, 0x11));
+        }
     }
-    for (int u = 0; u < n / f->unit; u++) {
-        RKV_UNROLL(4)
-        for (int i = 0; i < f->unit / 32; i++) {
-            const int j = u * (f->unit / 32) + i;
-            const __m256i x0 = rkv_load32(x->code + i0 + 32 * j);
-            const __m256i x1 = rkv_load32(x->code + i0 + 32 * j + 16);
-            RKV_UNROLL(2)
-            for (int r = 0; r < n_row; r++)
-                acc[r] = dot32(f, acc[r], f->codes(block + r * w_stride, u, i), x0, x1, &p[r], j);
+    const unsigned first = (unsigned)i0 / (unsigned)f->width * 8;
+    RKV_UNROLL(8)
+    for (int p = 0; p < n / f->width; p++) {
+        const codes w = f->unit(block, p);
+        RKV_UNROLL(8)
+        for (int j = 0; j < n_x; j++) {
+            __m256i sum = dot_unit(f, &w, x[j].code + i0 + p * f->width);
+            if (f->offset)
+                sum = _mm256_sub_epi32(sum, rkv_load32(x[j].lane + first + 8 * p));
+            acc->v[j][p % 2] = _mm256_fmadd_ps(spread(by[j][p / 4], p % 4), _mm256_cvtepi32_ps(sum),
+                                               acc->v[j][p % 2]);
         }
     }
 }
 
-/* y[r] += the products of n_row = 1 or 2 rows with n columns. */
-static RKV_ALWAYS_INLINE void rows(const format *f, float *y, const char *block, ptrdiff_t w_stride,
-                                   const x16 *x, int n, const int n_row)
+/* The last 1 .. 7 blocks of a row; a zero block makes their number even. */
+static RKV_ALWAYS_INLINE void dot_rest(const format *f, sums *acc, const char *block, const x16 *x,
+                                       const int n_x, int i0, int n_block)
 {
-    __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    enum { BYTES_MAX = 34 };
+    char even[8 * BYTES_MAX];
+    if (n_block % 2) {
+        memcpy(even, block, (size_t)(n_block * f->bytes));
+        memset(even + n_block * f->bytes, 0, (size_t)f->bytes);
+        block = even;
+    }
+    if (n_block > 6)
+        dot_step(f, acc, block, x, n_x, i0, 256);
+    else if (n_block > 4)
+        dot_step(f, acc, block, x, n_x, i0, 192);
+    else if (n_block > 2)
+        dot_step(f, acc, block, x, n_x, i0, 128);
+    else
+        dot_step(f, acc, block, x, n_x, i0, 64);
+}
+
+/* y[j ldy] += a row times n columns of x[j], j < n_x. What lies AHEAD behind a step is usually a
+ * later part of the row or a following row; to ask for it is harmless where there is none. */
+static RKV_ALWAYS_INLINE void row(const format *f, float *y, ptrdiff_t ldy, const char *block,
+                                  const x16 *x, const int n_x, int n)
+{
+    sums acc;
     int i = 0;
-    for (; n - i >= STEP; i += STEP, block += step_bytes(f))
-        dot_step(f, acc, block, w_stride, x, i, STEP, n_row);
+    RKV_UNROLL(8)
+    for (int j = 0; j < n_x; j++)
+        acc.v[j][0] = acc.v[j][1] = _mm256_setzero_ps();
+    for (; n - i >= STEP; i += STEP, block += step_bytes(f)) {
+        const uintptr_t at = (uintptr_t)block + AHEAD;
+        RKV_UNROLL(8)
+        for (int b = 0; b < step_bytes(f); b += 64)
+            _mm_prefetch((const char *)(at + (uintptr_t)b), _MM_HINT_T0);
+        dot_step(f, &acc, block, x, n_x, i, STEP);
+    }
     if (f->small && i < n)
-        dot_step(f, acc, block, w_stride, x, i, n - i, n_row);
-    RKV_UNROLL(2)
-    for (int r = 0; r < n_row; r++)
-        y[r] += v_sum(acc[r]);
+        dot_rest(f, &acc, block, x, n_x, i, (n - i) / 32);
+    RKV_UNROLL(8)
+    for (int j = 0; j < n_x; j++)
+        y[j * ldy] += v_sum(_mm256_add_ps(acc.v[j][0], acc.v[j][1]));
 }
 
-/* Two rows at a time share the loads of x and keep two streams from memory busy. */
-static RKV_ALWAYS_INLINE void matvec16(const format *f, float *y, const void *w,
-                                       ptrdiff_t w_stride, const float *x, int n_out, int n_in)
+/* All inputs go through a row while it is in the first-level cache, FEW at a time through the codes
+ * of a unit. */
+static RKV_ALWAYS_INLINE void matvec16(const format *f, float *y, ptrdiff_t ldy, const void *w,
+                                       ptrdiff_t w_stride, const float *x, ptrdiff_t ldx, int n_x,
+                                       int n_out, int n_in)
 {
-    x16 x_part;
-    memset(y, 0, (size_t)(n_out > 0 ? n_out : 0) * sizeof *y);
-    for (int i0 = 0; i0 < n_in; i0 += COLS) {
-        const int n = n_in - i0 < COLS ? n_in - i0 : COLS;
-        const char *row = (const char *)w + (ptrdiff_t)(i0 / STEP) * step_bytes(f);
-        int r = 0;
-        round_x(&x_part, x + i0, n);
-        for (int g = n / 32; g % 8; g++)
-            x_part.scale[g] = x_part.sum[g] = 0.0f;
-        for (; r + 2 <= n_out; r += 2, row += 2 * w_stride)
-            rows(f, y + r, row, w_stride, &x_part, n, 2);
-        if (r < n_out)
-            rows(f, y + r, row, w_stride, &x_part, n, 1);
+    enum { FEW = 4 };
+    x16 part[INPUTS];
+    for (int j = 0; j < n_x; j++)
+        memset(y + j * ldy, 0, (size_t)(n_out > 0 ? n_out : 0) * sizeof *y);
+    for (int j0 = 0; j0 < n_x; j0 += INPUTS) {
+        const int n_part = n_x - j0 < INPUTS ? n_x - j0 : INPUTS;
+        for (int i0 = 0; i0 < n_in; i0 += COLS) {
+            const int n = n_in - i0 < COLS ? n_in - i0 : COLS;
+            const char *block = (const char *)w + (ptrdiff_t)(i0 / STEP) * step_bytes(f);
+            for (int j = 0; j < n_part; j++)
+                round_x(f, &part[j], x + (j0 + j) * ldx + i0, n);
+            for (int r = 0; r < n_out; r++, block += w_stride) {
+                float *to = y + j0 * ldy + r;
+                int j = 0;
+                for (; j + FEW <= n_part; j += FEW)
+                    row(f, to + j * ldy, ldy, block, part + j, FEW, n);
+                for (; j < n_part; j++)
+                    row(f, to + j * ldy, ldy, block, part + j, 1, n);
+            }
+        }
     }
 }
 
-#define RKV_MATVEC16(dt, bytes, unit, group, small, affine, scales) \
-    static const format format_##dt = {bytes, unit, group, small, affine, scales, codes_##dt}; \
-    void rkv_matvec_##dt##_avx2(float *y, const void *w, ptrdiff_t w_stride, const float *x, \
-                                int n_out, int n_in) \
+#define RKV_MATVEC16(dt, small, width, order, offset, affine) \
+    static const format format_##dt = {(int)sizeof(rkv_##dt), small, width, order, offset, affine, \
+                                       scales_##dt, unit_##dt}; \
+    RKV_PROTO_matvec(rkv_matvec_##dt##_avx2) \
     { \
-        matvec16(&format_##dt, y, w, w_stride, x, n_out, n_in); \
+        matvec16(&format_##dt, y, ldy, w, w_stride, x, ldx, n_x, n_out, n_in); \
     }
-RKV_MATVEC16(q4_0, 18, 32, 32, 1, 0, rkv_small_scales)
-RKV_MATVEC16(q4_1, 20, 32, 32, 1, 1, rkv_small_pairs)
-RKV_MATVEC16(q5_0, 22, 32, 32, 1, 0, rkv_small_scales)
-RKV_MATVEC16(q5_1, 24, 32, 32, 1, 1, rkv_small_pairs)
-RKV_MATVEC16(q8_0, 34, 32, 32, 1, 0, rkv_small_scales)
-RKV_MATVEC16(q3_k, 110, 128, 16, 0, 0, rkv_q3_k_scales)
-RKV_MATVEC16(q4_k, 144, 64, 32, 0, 1, rkv_q4_k_scales)
-RKV_MATVEC16(q5_k, 176, 64, 32, 0, 1, rkv_q4_k_scales)
-RKV_MATVEC16(q6_k, 210, 128, 16, 0, 0, rkv_q6_k_scales)
-RKV_MATVEC16(iq4_nl, 18, 32, 32, 1, 0, rkv_small_scales)
-RKV_MATVEC16(iq4_xs, 136, 32, 32, 0, 0, rkv_iq4_xs_scales)
+RKV_MATVEC16(q4_0, 1, 64, BLOCK_PAIRS, 8, 0)
+RKV_MATVEC16(q4_1, 1, 64, BLOCK_PAIRS, 0, 1)
+RKV_MATVEC16(q5_0, 1, 64, BLOCK_PAIRS, 16, 0)
+RKV_MATVEC16(q5_1, 1, 64, BLOCK_PAIRS, 0, 1)
+RKV_MATVEC16(q8_0, 1, 64, BLOCK_PAIRS, 0, 0)
+RKV_MATVEC16(iq4_nl, 1, 64, BLOCK_PAIRS, 0, 0)
+RKV_MATVEC16(q3_k, 0, 32, BLOCKS, 4, 0)
+RKV_MATVEC16(q4_k, 0, 64, BLOCKS, 0, 1)
+RKV_MATVEC16(q5_k, 0, 64, BLOCKS, 0, 1)
+RKV_MATVEC16(q6_k, 0, 32, BLOCKS, 32, 0)
+RKV_MATVEC16(iq4_xs, 0, 64, BLOCK_PAIRS, 0, 0)

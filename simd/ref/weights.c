@@ -48,30 +48,29 @@ RKV_PACK(q8_0)
 
 enum { CHUNK = 256 }; /* a multiple of every block's length */
 
-/* Products of the rows of w, unpacked chunk by chunk. */
-static void matvec(float *y, const void *w, ptrdiff_t w_stride, const float *x, int n_out, int n_in,
-                   RKV_PROTO_unpack(*unpack), rkv_dtype dt)
+/* Product of a row, unpacked chunk by chunk, with one input. */
+static float product(const void *w, const float *x, int n_in, RKV_PROTO_unpack(*unpack),
+                     rkv_dtype dt)
 {
     const rkv_dtype_desc *d = rkv_dtype_get(dt);
     float row[CHUNK];
-    for (int r = 0; r < n_out; r++) {
-        const char *p = (const char *)w + r * w_stride;
-        double sum = 0.0;
-        for (int i0 = 0; i0 < n_in; i0 += CHUNK) {
-            const int n = n_in - i0 < CHUNK ? n_in - i0 : CHUNK;
-            unpack(row, p + rkv_dtype_bytes(d, (size_t)i0), n);
-            for (int i = 0; i < n; i++)
-                sum += (double)row[i] * (double)x[i0 + i];
-        }
-        y[r] = (float)sum;
+    double sum = 0.0;
+    for (int i0 = 0; i0 < n_in; i0 += CHUNK) {
+        const int n = n_in - i0 < CHUNK ? n_in - i0 : CHUNK;
+        unpack(row, (const char *)w + rkv_dtype_bytes(d, (size_t)i0), n);
+        for (int i = 0; i < n; i++)
+            sum += (double)row[i] * (double)x[i0 + i];
     }
+    return (float)sum;
 }
 
 #define RKV_DTYPE(dt, id, len, bytes) \
-    void rkv_matvec_##dt##_ref(float *y, const void *w, ptrdiff_t w_stride, const float *x, \
-                               int n_out, int n_in) \
+    RKV_PROTO_matvec(rkv_matvec_##dt##_ref) \
     { \
-        matvec(y, w, w_stride, x, n_out, n_in, rkv_unpack_##dt##_ref, RKV_DT_##dt); \
+        for (int r = 0; r < n_out; r++) \
+            for (int j = 0; j < n_x; j++) \
+                y[j * ldy + r] = product((const char *)w + r * w_stride, x + j * ldx, n_in, \
+                                         rkv_unpack_##dt##_ref, RKV_DT_##dt); \
     }
 RKV_DTYPES
 #undef RKV_DTYPE

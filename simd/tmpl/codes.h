@@ -120,29 +120,40 @@ static inline void rkv_q2_k_scales(rkv_scales *p, const void *block, int bytes, 
     rkv_scale16(p->o, -rkv_half(b->dmin), _mm_and_si128(_mm_srli_epi16(v, 4), low));
 }
 
-static inline void rkv_q3_k_scales(rkv_scales *p, const void *block, int bytes, int n)
+/* The 16 signed scales. */
+static inline __m128i rkv_q3_k_scale_bytes(const rkv_q3_k *b)
 {
-    const rkv_q3_k *b = block;
-    (void)bytes, (void)n;
     const __m128i two = _mm_set_epi32(6, 4, 2, 0), low = _mm_set1_epi8(15), high = _mm_set1_epi8(3);
     const __m128i l = _mm_loadl_epi64((const __m128i *)b->scales);
     const __m128i l16 = _mm_and_si128(_mm_unpacklo_epi64(l, _mm_srli_epi16(l, 4)), low);
     const __m128i h = _mm_set1_epi32((int)rkv_u32_at(b->scales + 8));
     const __m128i h16 = _mm_and_si128(_mm_srlv_epi32(h, two), high);
-    const __m128i v = _mm_or_si128(l16, _mm_slli_epi16(h16, 4));
-    rkv_scale16(p->s, rkv_half(b->d), _mm_sub_epi8(v, _mm_set1_epi8(32)));
+    return _mm_sub_epi8(_mm_or_si128(l16, _mm_slli_epi16(h16, 4)), _mm_set1_epi8(32));
 }
 
-/* q4_k and q5_k: the same 16 bytes come first in both. */
-static inline void rkv_q4_k_scales(rkv_scales *p, const void *block, int bytes, int n)
+static inline void rkv_q3_k_scales(rkv_scales *p, const void *block, int bytes, int n)
 {
-    const rkv_q4_k *b = block;
+    const rkv_q3_k *b = block;
     (void)bytes, (void)n;
+    rkv_scale16(p->s, rkv_half(b->d), rkv_q3_k_scale_bytes(b));
+}
+
+/* The 8 scales, then the 8 minima, of q4_k and q5_k: the same 16 bytes come first in both. */
+static inline __m128i rkv_q4_k_scale_bytes(const rkv_q4_k *b)
+{
     const uint32_t u0 = rkv_u32_at(b->scales), u1 = rkv_u32_at(b->scales + 4);
     const uint32_t u2 = rkv_u32_at(b->scales + 8), low = 0x0f0f0f0f, top = 0x30303030,
                    six = 0x3f3f3f3f;
     const uint32_t s1 = (u2 & low) | (u0 >> 2 & top), m1 = (u2 >> 4 & low) | (u1 >> 2 & top);
-    const __m128i v = _mm_set_epi32((int)m1, (int)(u1 & six), (int)s1, (int)(u0 & six));
+    return _mm_set_epi64x((long long)((uint64_t)m1 << 32 | (u1 & six)),
+                          (long long)((uint64_t)s1 << 32 | (u0 & six)));
+}
+
+static inline void rkv_q4_k_scales(rkv_scales *p, const void *block, int bytes, int n)
+{
+    const rkv_q4_k *b = block;
+    (void)bytes, (void)n;
+    const __m128i v = rkv_q4_k_scale_bytes(b);
     rkv_scale8(p->s, rkv_half(b->d), v);
     rkv_scale8(p->o, -rkv_half(b->dmin), _mm_unpackhi_epi64(v, v));
 }
@@ -154,10 +165,9 @@ static inline void rkv_q6_k_scales(rkv_scales *p, const void *block, int bytes, 
     rkv_scale16(p->s, rkv_half(b->d), rkv_load16(b->scales));
 }
 
-static inline void rkv_iq4_xs_scales(rkv_scales *p, const void *block, int bytes, int n)
+/* The 8 signed scales, and nothing of use behind. */
+static inline __m128i rkv_iq4_xs_scale_bytes(const rkv_iq4_xs *b)
 {
-    const rkv_iq4_xs *b = block;
-    (void)bytes, (void)n;
     const uint32_t l = rkv_u32_at(b->scales_l), h = rkv_u16_at(b->scales_h);
     /* Nibbles 0, 2, 4, 6 of l and pairs 0, 2, 4, 6 of h fall into bytes; the odd ones follow. */
     const __m128i pairs = _mm_set1_epi32((int)h);
@@ -170,7 +180,14 @@ static inline void rkv_iq4_xs_scales(rkv_scales *p, const void *block, int bytes
     const __m128i v = _mm_cvtsi32_si128((int)l), even = _mm_and_si128(v, _mm_set1_epi8(15));
     const __m128i odd = _mm_and_si128(_mm_srli_epi16(v, 4), _mm_set1_epi8(15));
     const __m128i low = _mm_unpacklo_epi8(even, odd);
-    rkv_scale8(p->s, rkv_half(b->d), _mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32)));
+    return _mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32));
+}
+
+static inline void rkv_iq4_xs_scales(rkv_scales *p, const void *block, int bytes, int n)
+{
+    const rkv_iq4_xs *b = block;
+    (void)bytes, (void)n;
+    rkv_scale8(p->s, rkv_half(b->d), rkv_iq4_xs_scale_bytes(b));
 }
 
 /* ---- codes ---- */

@@ -34,7 +34,9 @@ typedef struct rkv_format {
 
 enum {
     RKV_STEP = 256,  /* weights that share a call of scales */
-    RKV_AHEAD = 2048 /* bytes to prefetch ahead: covers memory latency */
+    RKV_AHEAD = 2048, /* bytes to prefetch ahead: covers memory latency */
+    /* Inputs for which codes are unpacked once: their sums take half of the registers. */
+    RKV_TOGETHER = V_LEN == 16 ? 4 : 2
 };
 
 static RKV_ALWAYS_INLINE rkv_w32 rkv_load_w32(const float *x)
@@ -121,10 +123,10 @@ static RKV_ALWAYS_INLINE void rkv_unpack_step(const rkv_format *f, float *out, c
     }
 }
 
-/* acc[r] += row r times x over n weights of a step, a multiple of 32. */
-static RKV_ALWAYS_INLINE void rkv_dot_step(const rkv_format *f, rkv_acc *acc, const char *block,
-                                           ptrdiff_t w_stride, const float *x, int n,
-                                           const int n_row)
+/* acc[r][k] += row r times input k over n weights of a step, a multiple of 32. */
+static RKV_ALWAYS_INLINE void rkv_dot_step(const rkv_format *f, rkv_acc acc[2][RKV_TOGETHER],
+                                           const char *block, ptrdiff_t w_stride, const float *x,
+                                           ptrdiff_t ldx, int n, const int n_row, const int n_x)
 {
     rkv_scales p[2];
     RKV_UNROLL(16)
@@ -134,11 +136,13 @@ static RKV_ALWAYS_INLINE void rkv_dot_step(const rkv_format *f, rkv_acc *acc, co
     for (int u = 0; u < n / f->unit; u++, x += f->unit) {
         RKV_UNROLL(16)
         for (int i = 0; i < f->unit / 32; i++) {
-            const rkv_w32 x32 = rkv_load_w32(x + 32 * i);
             RKV_UNROLL(16)
             for (int r = 0; r < n_row; r++) {
                 const rkv_w32 q = f->codes(block + r * w_stride, &p[r], u, i);
-                acc[r] = rkv_dot32(f, acc[r], q, x32, &p[r], u, i);
+                RKV_UNROLL(16)
+                for (int k = 0; k < n_x; k++)
+                    acc[r][k] = rkv_dot32(f, acc[r][k], q, rkv_load_w32(x + k * ldx + 32 * i),
+                                          &p[r], u, i);
             }
         }
     }
@@ -168,46 +172,65 @@ static RKV_ALWAYS_INLINE void rkv_unpack(const rkv_format *f, float *out, const 
         rkv_unpack_step(f, out, block, (int)n);
 }
 
-/* y[r] of n_row = 1 or 2 rows. The same operations in the same order for either. */
-static RKV_ALWAYS_INLINE void rkv_rows(const rkv_format *f, float *y, const char *w,
-                                       ptrdiff_t w_stride, const float *x, int n_in,
-                                       const int n_row)
+/* y[k][r] of n_row = 1 or 2 rows and n_x <= RKV_TOGETHER inputs. The same operations in the same
+ * order for any. */
+static RKV_ALWAYS_INLINE void rkv_rows(const rkv_format *f, float *y, ptrdiff_t ldy, const char *w,
+                                       ptrdiff_t w_stride, const float *x, ptrdiff_t ldx, int n_in,
+                                       const int n_row, const int n_x)
 {
-    rkv_acc acc[2] = {{{v_zero(), v_zero()}}, {{v_zero(), v_zero()}}};
+    rkv_acc acc[2][RKV_TOGETHER];
     const char *block = w;
     int i = 0;
+    RKV_UNROLL(16)
+    for (int r = 0; r < n_row; r++) {
+        RKV_UNROLL(16)
+        for (int k = 0; k < n_x; k++)
+            acc[r][k].v[0] = acc[r][k].v[1] = v_zero();
+    }
     for (; n_in - i >= RKV_STEP; i += RKV_STEP, block += rkv_step_bytes(f)) {
         rkv_prefetch(f, block, w_stride, n_row);
-        rkv_dot_step(f, acc, block, w_stride, x + i, RKV_STEP, n_row);
+        rkv_dot_step(f, acc, block, w_stride, x + i, ldx, RKV_STEP, n_row, n_x);
     }
     if (f->small && n_in - i >= 32) {
         const int n = (n_in - i) / 32 * 32;
-        rkv_dot_step(f, acc, block, w_stride, x + i, n, n_row);
+        rkv_dot_step(f, acc, block, w_stride, x + i, ldx, n, n_row, n_x);
         i += n;
     }
     if (!f->scales && i < n_in) { /* a rest of plain numbers, filled up with zeros */
         const size_t rest = (size_t)(n_in - i), bytes = rest * (size_t)f->bytes / 32;
-        float in[2][32] = {{0.0f}}, x32[32] = {0.0f};
+        float in[2][32] = {{0.0f}}, x32[RKV_TOGETHER][32] = {{0.0f}};
         for (int r = 0; r < n_row; r++)
             memcpy(in[r], w + r * w_stride + i / 32 * f->bytes, bytes);
-        memcpy(x32, x + i, rest * sizeof *x32);
-        rkv_dot_step(f, acc, (const char *)in[0], sizeof in[0], x32, 32, n_row);
+        for (int k = 0; k < n_x; k++)
+            memcpy(x32[k], x + k * ldx + i, rest * sizeof *x);
+        rkv_dot_step(f, acc, (const char *)in[0], sizeof in[0], x32[0], 32, 32, n_row, n_x);
     }
     RKV_UNROLL(16)
-    for (int r = 0; r < n_row; r++)
-        y[r] = v_sum(v_add(acc[r].v[0], acc[r].v[1]));
+    for (int r = 0; r < n_row; r++) {
+        RKV_UNROLL(16)
+        for (int k = 0; k < n_x; k++)
+            y[k * ldy + r] = v_sum(v_add(acc[r][k].v[0], acc[r][k].v[1]));
+    }
 }
 
-/* Two rows at a time share the loads of x and keep two streams from memory busy. */
-static RKV_ALWAYS_INLINE void rkv_matvec(const rkv_format *f, float *y, const void *w,
-                                         ptrdiff_t w_stride, const float *x, int n_out, int n_in)
+/* Two rows at a time share the loads of x and keep two streams from memory busy. All inputs go
+ * through them before the next two, so that their bytes are still near. */
+static RKV_ALWAYS_INLINE void rkv_matvec(const rkv_format *f, float *y, ptrdiff_t ldy,
+                                         const void *w, ptrdiff_t w_stride, const float *x,
+                                         ptrdiff_t ldx, int n_x, int n_out, int n_in)
 {
     const char *row = w;
     int r = 0;
-    for (; r + 2 <= n_out; r += 2, row += 2 * w_stride)
-        rkv_rows(f, y + r, row, w_stride, x, n_in, 2);
-    if (r < n_out)
-        rkv_rows(f, y + r, row, w_stride, x, n_in, 1);
+    for (; r + 2 <= n_out; r += 2, row += 2 * w_stride) {
+        int k = 0;
+        for (; n_x - k >= RKV_TOGETHER; k += RKV_TOGETHER)
+            rkv_rows(f, y + k * ldy + r, ldy, row, w_stride, x + k * ldx, ldx, n_in, 2,
+                     RKV_TOGETHER);
+        for (; k < n_x; k++)
+            rkv_rows(f, y + k * ldy + r, ldy, row, w_stride, x + k * ldx, ldx, n_in, 2, 1);
+    }
+    for (int k = 0; k < n_x && r < n_out; k++)
+        rkv_rows(f, y + k * ldy + r, ldy, row, w_stride, x + k * ldx, ldx, n_in, 1, 1);
 }
 
 /* Kernels of a type: element of a plain one; bytes of a block, weights of a unit and per scale,
@@ -237,10 +260,9 @@ static RKV_ALWAYS_INLINE void rkv_matvec(const rkv_format *f, float *y, const vo
 #define RKV_FORMAT(dt, bytes, unit, group, small, kind, scales) \
     static const rkv_format format_##dt = {bytes, unit, group, small, kind, scales, codes_##dt};
 #define RKV_MATVEC(dt) \
-    void RKV_TIER(matvec_##dt)(float *y, const void *w, ptrdiff_t w_stride, const float *x, \
-                               int n_out, int n_in) \
+    RKV_PROTO_matvec(RKV_TIER(matvec_##dt)) \
     { \
-        rkv_matvec(&format_##dt, y, w, w_stride, x, n_out, n_in); \
+        rkv_matvec(&format_##dt, y, ldy, w, w_stride, x, ldx, n_x, n_out, n_in); \
     }
 #define RKV_UNPACK(dt) \
     void RKV_TIER(unpack_##dt)(float *out, const void *src, int64_t n) \

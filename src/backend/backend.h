@@ -39,9 +39,11 @@ typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a vie
     int n_out, n_in;
 } rkv_matrix;
 
-/* y[n_out] = w x for one row x[n_in]; w is read once, as it is stored. */
-void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const float *x,
-                rkv_team *team);
+/* y[j][n_out] = w x[j] for a few rows x[n_x][n_in]; ldy, ldx: floats from row to row. w is read as
+ * it is stored, once for all of them (the kernel's contract has the number). A row's bits depend
+ * neither on n_x nor on the team. */
+void rkv_matvec(const rkv_backend *be, float *y, ptrdiff_t ldy, const rkv_matrix *w, const float *x,
+                ptrdiff_t ldx, int n_x, rkv_team *team);
 
 /* A weight matrix unpacked for products with many rows, in the layout of the backend's path: f32
  * [panel][n_in][nr], the last panel as wide as there are rows left; with blas plain rows

@@ -1,4 +1,4 @@
-/* Products with a weight matrix: one row straight from the stored weights, many rows from panels.
+/* Products with a weight matrix: few rows straight from the stored weights, many rows from panels.
  */
 #include "config.h"
 #include "backend/backend.h"
@@ -31,9 +31,11 @@ static const void *matrix_row(const rkv_matrix *w, int row)
 typedef struct matvec_job {
     const rkv_backend *be;
     float *y;
+    ptrdiff_t ldy;
     const rkv_matrix *w;
     const float *x;
-    int run; /* rows of a part */
+    ptrdiff_t ldx;
+    int n_x, run;               /* inputs; rows of a part */
 } matvec_job;
 
 static void matvec_part(void *ctx, int part, int thread)
@@ -41,19 +43,20 @@ static void matvec_part(void *ctx, int part, int thread)
     const matvec_job *j = ctx;
     const int first = part * j->run, n = least(j->run, j->w->n_out - first);
     (void)thread;
-    j->be->ops.matvec[j->w->type](j->y + first, matrix_row(j->w, first), j->w->row_stride, j->x, n,
-                                  j->w->n_in);
+    j->be->ops.matvec[j->w->type](j->y + first, j->ldy, matrix_row(j->w, first), j->w->row_stride,
+                                  j->x, j->ldx, j->n_x, n, j->w->n_in);
 }
 
-void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const float *x,
-                rkv_team *team)
+void rkv_matvec(const rkv_backend *be, float *y, ptrdiff_t ldy, const rkv_matrix *w, const float *x,
+                ptrdiff_t ldx, int n_x, rkv_team *team)
 {
     /* Two runs of rows per thread: few, since a call prepares x once for all its rows, but more
      * than threads, for one that comes late. GRAIN: whole cache lines of y. */
     enum { GRAIN = 16, LEAST = 64 };
     const int n_part = 2 * rkv_team_size(team), share = (w->n_out + n_part - 1) / n_part;
-    matvec_job j = {be, y, w, x, share > LEAST ? (share + GRAIN - 1) / GRAIN * GRAIN : LEAST};
-    rkv_team_run(team, matvec_part, &j, (w->n_out + j.run - 1) / j.run);
+    const int run = share > LEAST ? (share + GRAIN - 1) / GRAIN * GRAIN : LEAST;
+    matvec_job j = {be, y, ldy, w, x, ldx, n_x, run};
+    rkv_team_run(team, matvec_part, &j, (w->n_out + run - 1) / run);
 }
 
 size_t rkv_panels_bytes(const rkv_backend *be, int n_out, int n_in)

@@ -216,8 +216,8 @@ static rkv_status run(prefill *f, const int32_t *ids, size_t first, rkv_logits_f
         RKV_TRY(run_layer(f, l, e));
     if (fn)
         RKV_TRY(hand_out_logits(f, first, fn, ctx, e));
-    rkv_model_head_row(s->m, f->x + (ptrdiff_t)(f->n - 1) * c->d_model, s->row, s->logits,
-                       s->team);
+    rkv_model_head_rows(s->m, f->x + (ptrdiff_t)(f->n - 1) * c->d_model, 1, f->scratch, s->logits,
+                        s->team);
     return RKV_OK;
 }
 
@@ -225,15 +225,9 @@ static void undo(const prefill *f)
 {
     rkv_session *s = f->s;
     if (f->first_prompt)
-        s->cap = 0;
-    for (int l = 0; l < s->m->config.n_layer; l++) {
-        if (f->first_prompt) {
-            rkv_kv_clear(s->kv, l);
-            s->budget[l] = 0;
-        } else {
-            rkv_kv_truncate(s->kv, l, s->n_past);
-        }
-    }
+        rkv_session_forget(s);
+    for (int l = 0; l < s->m->config.n_layer; l++)
+        rkv_kv_truncate(s->kv, l, s->n_past);
 }
 
 static void commit(prefill *f)

@@ -61,12 +61,6 @@ static rkv_status check_options(rkv_session *s, rkv_error *e)
     return RKV_OK;
 }
 
-/* Floats of s->row: step scratch, the row itself, the normed row, two angle tables. */
-static size_t row_floats(const rkv_config *c)
-{
-    return rkv_step_scratch(c, 1) + 2 * (size_t)c->d_model + 2 * (size_t)c->d_head;
-}
-
 static rkv_status create(rkv_session *s, rkv_error *e)
 {
     const rkv_config *c = &s->m->config;
@@ -83,8 +77,7 @@ static rkv_status create(rkv_session *s, rkv_error *e)
     RKV_TRY(rkv_kv_create(&s->kv, c->n_layer, c->n_kv_head, c->d_head, k, v, e));
     s->budget = rkv_mem_calloc((size_t)c->n_layer, sizeof *s->budget);
     s->logits = rkv_mem_alloc((size_t)c->n_vocab * sizeof *s->logits);
-    s->row = rkv_mem_alloc(row_floats(c) * sizeof *s->row);
-    if (!s->budget || !s->logits || !s->row)
+    if (!s->budget || !s->logits)
         return rkv_fail(e, RKV_E_MEM, "session: out of memory");
     return RKV_OK;
 }
@@ -117,9 +110,19 @@ void rkv_session_free(rkv_session *s)
     rkv_mem_free(s->budget);
     rkv_mem_free(s->seen.q);
     rkv_mem_free(s->logits);
-    rkv_mem_free(s->row);
-    rkv_mem_free(s->part);
+    rkv_mem_free(s->work);
     rkv_mem_free(s);
+}
+
+void rkv_session_forget(rkv_session *s)
+{
+    for (int l = 0; l < s->m->config.n_layer; l++) {
+        rkv_kv_clear(s->kv, l);
+        s->budget[l] = 0;
+    }
+    rkv_mem_free(s->seen.q);
+    s->seen = (rkv_observation){0};
+    s->n_past = s->n_prompt = s->cap = s->compressed = s->has_logits = 0;
 }
 
 int rkv_session_room(const rkv_session *s)

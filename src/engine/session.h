@@ -28,11 +28,12 @@ struct rkv_session {
     rkv_observation seen;
     float *logits;              /* [n_vocab]; valid when has_logits */
     int has_logits;
-    /* decode: scratch for one row, allocated once; attention partials grow with the cache */
-    float *row;                 /* step scratch, x, angle tables */
-    float *part;
-    size_t n_part;              /* floats of part */
+    float *work;                /* decode's scratch: grows with the cache, and with sessions beside */
+    size_t n_work;              /* floats of it */
 };
+
+/* Back to a session without a past; in a session that has only a first prompt, that undoes it. */
+void rkv_session_forget(rkv_session *s);
 
 /* Tokens of room that a head is given beyond what it holds: what is left of n_ctx, within reason.
  */

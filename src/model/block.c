@@ -35,9 +35,7 @@ static void product(const rkv_model *m, rkv_step *s, int l, enum rkv_weight whic
                            s->team);
         return;
     }
-    for (int i = 0; i < s->n_tok; i++)
-        rkv_matvec(s->be, out + (ptrdiff_t)i * w->n_out, w, in + (ptrdiff_t)i * w->n_in,
-                   s->team);
+    rkv_matvec(s->be, out, w->n_out, w, in, w->n_in, s->n_tok, s->team);
 }
 
 /* What the loops over rows below work on; each uses some of it. */
@@ -129,7 +127,8 @@ static void rope_rows(void *ctx, int first, int end)
     const rkv_step *s = j->s;
     const int r = j->m->layer[j->l].rope, n_pair = j->m->rope[r].n_pair;
     for (int i = first; i < end; i++) {
-        const ptrdiff_t row = (ptrdiff_t)(s->pos[i] - s->rope_first) * n_pair;
+        const ptrdiff_t row =
+            (ptrdiff_t)(s->rope_first < 0 ? i : s->pos[i] - s->rope_first) * n_pair;
         const float *cosine = s->cosine[r] + row, *sine = s->sine[r] + row;
         rotate_heads(j->m, s, s->q + (ptrdiff_t)i * c->n_head * c->d_head, c->n_head, cosine, sine,
                      n_pair);

@@ -266,10 +266,12 @@ rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *
     return s;
 }
 
-void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits,
-                        rkv_team *team)
+void rkv_model_head_rows(const rkv_model *m, const float *x, int n_row, float *norm, float *logits,
+                         rkv_team *team)
 {
-    final_norm(m, norm, x, 1);
-    rkv_matvec(&m->backend, logits, &m->head, norm, team);
-    cap_logits(logits, m->config.n_vocab, m->config.logit_cap);
+    const int d = m->config.d_model, n_vocab = m->config.n_vocab;
+    final_norm(m, norm, x, n_row);
+    rkv_matvec(&m->backend, logits, n_vocab, &m->head, norm, d, n_row, team);
+    for (int i = 0; i < n_row; i++)
+        cap_logits(logits + (ptrdiff_t)i * n_vocab, n_vocab, m->config.logit_cap);
 }

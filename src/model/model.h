@@ -96,8 +96,10 @@ typedef struct rkv_step {
     rkv_team *team;             /* NULL: the caller alone */
     int n_tok;
     const int32_t *pos;         /* [n_tok] position of each row */
-    int32_t rope_first;         /* position of row 0 of the angle tables */
-    const float *cosine[2], *sine[2];   /* [position - rope_first][n_pair], per set of angles */
+    /* Position of row 0 of the angle tables, which are those of consecutive positions; -1: they have
+     * one row for each row of the step. */
+    int32_t rope_first;
+    const float *cosine[2], *sine[2];   /* [row][n_pair], per set of angles */
     const rkv_panels
         *panels; /* [RKV_W_COUNT] of this layer, for many rows; NULL: straight products */
     float *x;                   /* [n_tok][d_model] residual stream, in and out */
@@ -105,7 +107,8 @@ typedef struct rkv_step {
     float *q, *att;             /* [n_tok][n_head * d_head] */
     float *k, *v;               /* [n_tok][n_kv_head * d_head] */
     float *gate, *up;           /* [n_tok][d_ff] */
-    /* Stores k and v of the rows and fills att; q and k are rotated, q is not scaled. */
+    /* Stores k and v of the rows and fills att; q and k are rotated, q is not scaled. May change q.
+     */
     void (*attend)(void *ctx, struct rkv_step *s, int l);
     void *attend_ctx;
 } rkv_step;
@@ -148,9 +151,10 @@ typedef int rkv_head_fn(void *ctx, int c0, int n_col, const float *logits, int l
 rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *norm,
                           rkv_team *team, rkv_head_fn *fn, void *ctx, rkv_error *e);
 
-/* Logits [n_vocab] of one row, straight from the stored weights; norm: [d_model] scratch. */
-void rkv_model_head_row(const rkv_model *m, const float *x, float *norm, float *logits,
-                        rkv_team *team);
+/* Logits [n_row][n_vocab] of a few rows x[n_row][d_model], straight from the stored weights; norm:
+ * [n_row][d_model] scratch. A row's bits do not depend on n_row. */
+void rkv_model_head_rows(const rkv_model *m, const float *x, int n_row, float *norm, float *logits,
+                         rkv_team *team);
 
 /* Bytes of the panels of the largest layer's matrices and of their scratch; packing a layer's (data
  * 64-byte aligned). */

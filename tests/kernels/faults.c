@@ -340,32 +340,58 @@ static RKV_PROTO_kv_mix(mix_by_neighbours)
 
 static RKV_PROTO_matvec(matvec_skips_block)
 {
-    rkv_matvec_q4_k_ref(y, w, w_stride, x, n_out, n_in > 256 ? n_in - 256 : n_in);
+    rkv_matvec_q4_k_ref(y, ldy, w, w_stride, x, ldx, n_x, n_out, n_in > 256 ? n_in - 256 : n_in);
 }
 
 static RKV_PROTO_matvec(matvec_ignores_stride)
 {
     (void)w_stride;
-    rkv_matvec_q8_0_ref(y, w, n_in / 32 * 34, x, n_out, n_in);
+    rkv_matvec_q8_0_ref(y, ldy, w, n_in / 32 * 34, x, ldx, n_x, n_out, n_in);
 }
 
 static RKV_PROTO_matvec(matvec_reads_next_block)
 {
-    rkv_matvec_q6_k_ref(y, w, w_stride, x, n_out, n_in);
+    rkv_matvec_q6_k_ref(y, ldy, w, w_stride, x, ldx, n_x, n_out, n_in);
     if (n_out && n_in)
         touch((const float *)w + (w_stride * (n_out - 1) + n_in / 256 * 210) / 4);
+}
+
+static RKV_PROTO_matvec(matvec_packs_inputs)
+{
+    (void)ldx;
+    rkv_matvec_q5_0_ref(y, ldy, w, w_stride, x, n_in, n_x, n_out, n_in);
+}
+
+static RKV_PROTO_matvec(matvec_reads_next_input)
+{
+    rkv_matvec_f32_ref(y, ldy, w, w_stride, x, ldx, n_x, n_out, n_in);
+    if (n_x && n_out && n_in)
+        touch(x + ldx * (n_x - 1) + n_in);
+}
+
+/* The sum of a row in one order, or in another. */
+static void matvec_in_order(float *y, ptrdiff_t ldy, const float *w, ptrdiff_t w_stride,
+                            const float *x, ptrdiff_t ldx, int n_x, int n_out, int n_in, int other)
+{
+    for (int j = 0; j < n_x; j++)
+        for (int r = 0; r < n_out; r++) {
+            float sum[2] = {0.0f, 0.0f};
+            for (int i = 0; i < n_in; i++)
+                sum[i % 2 && other] += w[r * w_stride / 4 + i] * x[j * ldx + i];
+            y[j * ldy + r] = sum[0] + sum[1];
+        }
 }
 
 /* Pairs of rows are summed in another order than a single one. */
 static RKV_PROTO_matvec(matvec_by_neighbours)
 {
-    for (int r = 0; r < n_out; r++) {
-        const float *row = (const float *)w + r * w_stride / 4;
-        float sum[2] = {0.0f, 0.0f};
-        for (int i = 0; i < n_in; i++)
-            sum[i % 2 && n_out > 1] += row[i] * x[i];
-        y[r] = sum[0] + sum[1];
-    }
+    matvec_in_order(y, ldy, w, w_stride, x, ldx, n_x, n_out, n_in, n_out > 1);
+}
+
+/* So are pairs of inputs. */
+static RKV_PROTO_matvec(matvec_by_inputs)
+{
+    matvec_in_order(y, ldy, w, w_stride, x, ldx, n_x, n_out, n_in, n_x > 1);
 }
 
 static RKV_PROTO_unpack(unpack_swaps_nibbles)
@@ -515,7 +541,10 @@ static const struct {
     ROW(matvec, q4_k, ref, matvec_skips_block, "reference"),
     ROW(matvec, q8_0, ref, matvec_ignores_stride, "reference"),
     ROW(matvec, q6_k, ref, matvec_reads_next_block, "SIGSEGV"),
+    ROW(matvec, q5_0, ref, matvec_packs_inputs, "reference"),
+    ROW(matvec, f32, ref, matvec_reads_next_input, "SIGSEGV"),
     ROW(matvec, f32, ref, matvec_by_neighbours, "divided into two calls"),
+    ROW(matvec, f32, ref, matvec_by_inputs, "divided into two calls"),
     ROW(unpack, q5_k, ref, unpack_swaps_nibbles, "other bits"),
     ROW(unpack, f16, ref, unpack_flushes_halfs, "other bits"),
     ROW(pack, f16, ref, pack_truncates, "known results"),

@@ -10,7 +10,7 @@
 
 typedef RKV_PROTO_matvec(*matvec_fn);
 
-enum { N_OUT, N_IN }; /* dim[] */
+enum { N_X, N_OUT, N_IN }; /* dim[] */
 enum { Y, W, X };     /* operands */
 enum { MAX_IN = 4096 };
 
@@ -20,44 +20,59 @@ static int n_case(rkv_dtype dt)
     return 60 * INPUT_KINDS;
 }
 
-/* Rows of up to 300 numbers or 20 blocks, now and then of 4096 numbers. */
+/* Rows of up to 300 numbers or 20 blocks, now and then of 4096 numbers; every number of inputs with
+ * every kind of them. */
 static void draw(kernel_case *c, int index, case_rng *r)
 {
     const rkv_dtype_desc *d = rkv_dtype_get(c->kernel->dt);
+    static const int inputs[] = {1, 2, 0, 3, 8, 5, 9};
     c->kind = (input_kind)(index % INPUT_KINDS);
+    c->dim[N_X] = inputs[index / INPUT_KINDS % (int)(sizeof inputs / sizeof *inputs)];
     c->dim[N_OUT] = index % 15;
     const int n_block = index >= 53 * INPUT_KINDS ? MAX_IN / d->block_len
                         : d->block_len == 1       ? case_dim(300, r)
                                                   : (int)rng_below(r, d->block_len == 32 ? 20 : 5);
     c->dim[N_IN] = n_block * d->block_len;
-    case_operand(c, OPERAND_OUT, 1, (size_t)c->dim[N_OUT], sizeof(float));
+    case_operand(c, OPERAND_OUT, (size_t)c->dim[N_X], (size_t)c->dim[N_OUT], sizeof(float))->apart =
+        1;
     operand *w =
         case_operand(c, OPERAND_IN, (size_t)c->dim[N_OUT], (size_t)n_block, (size_t)d->block_bytes);
     w->apart = 1;
     input_blocks(c->kernel->dt, w->data, w->n_row * w->row_len, c->kind, 0, r);
-    case_floats(c, OPERAND_IN, 1, (size_t)c->dim[N_IN], r);
+    case_floats(c, OPERAND_IN, (size_t)c->dim[N_X], (size_t)c->dim[N_IN], r)->apart = 1;
+}
+
+/* Inputs [x0, x0 + n_x) times rows [r0, r0 + n_out). */
+static void call_part(kernel_fn f, const kernel_case *c, int x0, int n_x, int r0, int n_out)
+{
+    const ptrdiff_t ldy = elem_stride(c, Y), ldx = elem_stride(c, X), stride = c->op[W].stride;
+    ((matvec_fn)f)(at_floats(c, Y) + x0 * ldy + r0, ldy, c->op[W].at + r0 * stride, stride,
+                   at_floats(c, X) + x0 * ldx, ldx, n_x, n_out, c->dim[N_IN]);
 }
 
 static void call(kernel_fn f, const kernel_case *c)
 {
-    ((matvec_fn)f)(at_floats(c, Y), c->op[W].at, c->op[W].stride, at_floats(c, X), c->dim[N_OUT],
-                   c->dim[N_IN]);
+    call_part(f, c, 0, c->dim[N_X], 0, c->dim[N_OUT]);
 }
 
-/* Rows are independent. */
+static int cuts(int n)
+{
+    return n > 1 ? n - 1 : 0;
+}
+
+/* Rows are independent, and so are inputs. */
 static int n_split(const kernel_case *c)
 {
-    return c->dim[N_OUT] > 1 ? c->dim[N_OUT] - 1 : 0;
+    return cuts(c->dim[N_OUT]) + cuts(c->dim[N_X]);
 }
 
 static void call_split(kernel_fn f, const kernel_case *c, int way)
 {
-    const int cut = way + 1;
-    const ptrdiff_t stride = c->op[W].stride;
-    float *y = at_floats(c, Y), *x = at_floats(c, X);
-    ((matvec_fn)f)(y + cut, c->op[W].at + cut * stride, stride, x, c->dim[N_OUT] - cut,
-                   c->dim[N_IN]);
-    ((matvec_fn)f)(y, c->op[W].at, stride, x, cut, c->dim[N_IN]);
+    const int n_x = c->dim[N_X], n_out = c->dim[N_OUT], by_row = way < cuts(n_out);
+    const int cut = 1 + (by_row ? way : way - cuts(n_out));
+    call_part(f, c, by_row ? 0 : cut, by_row ? n_x : n_x - cut, by_row ? cut : 0,
+              by_row ? n_out - cut : n_out);
+    call_part(f, c, 0, by_row ? n_x : cut, 0, by_row ? cut : n_out);
 }
 
 /* Where the codes of a format with minima lie in its block; the others have none. */
@@ -99,56 +114,65 @@ static double rounding(const float *row, const float *x, int n)
     return all;
 }
 
+static double tolerance(const kernel_case *c, const float *row, const float *o, const float *x)
+{
+    const int n = c->dim[N_IN], block = rkv_dtype_get(c->kernel->dt)->block_len > 1;
+    double sum = 0.0;
+    for (int j = 0; j < n; j++)
+        sum += (fabs((double)row[j]) + 2.0 * fabs((double)o[j])) * fabs((double)x[j]);
+    return tol_sum(n, sum) + (block ? rounding(row, x, n) : 0.0);
+}
+
 static int judge(const kernel_case *c, char *text)
 {
     static float row[MAX_IN], o[MAX_IN];
     const unsigned char *w = c->op[W].data;
-    const float *x = c->op[X].data;
-    const int n = c->dim[N_IN], block = rkv_dtype_get(c->kernel->dt)->block_len > 1;
+    const int n_out = c->dim[N_OUT], n = c->dim[N_IN];
     rkv_ops ops;
     rkv_ops_init(&ops, 0);
-    for (int i = 0; i < c->dim[N_OUT]; i++, w += c->op[W].row_len * c->op[W].elem) {
+    for (int i = 0; i < n_out; i++, w += c->op[W].row_len * c->op[W].elem) {
         ops.unpack[c->kernel->dt](row, w, n);
         unpack_minima(o, &ops, w, c);
-        double sum = 0.0;
-        for (int j = 0; j < n; j++)
-            sum += (fabs((double)row[j]) + 2.0 * fabs((double)o[j])) * fabs((double)x[j]);
-        const double bound = tol_sum(n, sum) + (block ? rounding(row, x, n) : 0.0);
-        if (!judge_within(c, Y, (size_t)i, bound, text))
-            return 0;
+        for (int k = 0; k < c->dim[N_X]; k++)
+            if (!judge_within(c, Y, (size_t)(k * n_out + i),
+                              tolerance(c, row, o, (const float *)c->op[X].data + k * n), text))
+                return 0;
     }
     return 1;
 }
 
-/* Products with no columns are 0; two rows of two plain numbers, with one between them; a block of
- * q8_0. The other formats are held against independent values in the test of the formats. */
+/* Products with no columns are 0; two rows of two plain numbers, with one between them, times two
+ * inputs; a block of q8_0. The other formats are held against independent values in the test of the
+ * formats. */
 static int known(kernel_fn f, rkv_dtype dt, char *text)
 {
-    static const float x[32] = {2.0f, -1.0f}, f32[] = {1.0f, -2.5f, 7.0f, 0.5f, 4.0f};
+    static const float x[] = {2.0f, -1.0f, 9.0f, 0.0f, 4.0f};
+    static const float f32[] = {1.0f, -2.5f, 7.0f, 0.5f, 4.0f};
     static const uint16_t f16[] = {0x3c00, 0xc100, 0x4700, 0x3800, 0x4400};
     static const uint16_t bf16[] = {0x3f80, 0xc020, 0x40e0, 0x3f00, 0x4080};
     static const unsigned char q8_0[34] = {0x00, 0x38, 9, 246}; /* 0.5, 9, -10 */
     static const float x8[32] = {2.0f, -2.0f};
-    static const double zero[2], want[] = {4.5, -3.0}, want_q8_0[] = {19.0};
+    static const double zero[] = {0.0, 0.0, 1.0, 0.0, 0.0}, want_q8_0[] = {19.0};
+    static const double want[] = {4.5, -3.0, 1.0, -10.0, 16.0}; /* nothing between the inputs */
     const int bytes = rkv_dtype_get(dt)->block_bytes;
-    float got[2] = {1.0f, 1.0f};
-    ((matvec_fn)f)(got, q8_0, bytes, x, 2, 0);
-    if (!judge_known(got, zero, 2, 0.0, text))
+    float got[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f};
+    ((matvec_fn)f)(got, 3, q8_0, bytes, x, 3, 2, 2, 0);
+    if (!judge_known(got, zero, 5, 0.0, text))
         return 0;
     if (dt == RKV_DT_q8_0) {
-        ((matvec_fn)f)(got, q8_0, bytes, x8, 1, 32);
+        ((matvec_fn)f)(got, 1, q8_0, bytes, x8, 32, 1, 1, 32);
         return judge_known(got, want_q8_0, 1, 2.0, text);
     }
     if (rkv_dtype_get(dt)->block_len > 1)
         return 1;
     const void *w = dt == RKV_DT_f32 ? (const void *)f32 : dt == RKV_DT_f16 ? f16 : bf16;
-    ((matvec_fn)f)(got, w, 3 * bytes, x, 2, 2);
-    return judge_known(got, want, 2, 0.0, text);
+    ((matvec_fn)f)(got, 3, w, 3 * bytes, x, 3, 2, 2, 2);
+    return judge_known(got, want, 5, 0.0, text);
 }
 
 const op_driver drive_matvec = {
     .op = "matvec",
-    .dim = {"n_out", "n_in"},
+    .dim = {"n_x", "n_out", "n_in"},
     .n_case = n_case,
     .draw = draw,
     .call = call,
