@@ -243,7 +243,9 @@ RKV_API void rkv_session_free(rkv_session *s);
 /* Takes n ids after what the session holds, layer by layer. The first call is the prompt, to which
  * the policy applies; later ones add their tokens uncompressed. Afterwards rkv_session_logits are
  * those of the last id. On failure the session holds what it held before. n >= 1. Errors: RKV_E_ARG
- * (id out of range, n_ctx exceeded, infeasible budget), RKV_E_MEM, RKV_E_CANCELLED. */
+ * (id out of range, n_ctx exceeded, infeasible budget), RKV_E_MEM, RKV_E_CANCELLED.
+ * A prompt cut into several calls gives the same bits, but for calls of one token, which
+ * are rkv_session_decode: its sums are rounded elsewhere. */
 RKV_API rkv_status rkv_session_prefill(rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
 
 /* Receives the logits [n_row][n_vocab] of rows i0 .. i0 + n_row - 1 of a scored text; valid during

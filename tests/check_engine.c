@@ -75,8 +75,8 @@ static double furthest(const float *a, const float *b, size_t n)
     return most;
 }
 
-/* The result depends neither on threads, nor on the chunk, nor on a cut of the prompt, nor on a
- * budget that takes everything. */
+/* The result depends neither on threads, nor on the chunk, nor on a cut of the prompt into
+ * calls of more than one token, nor on a budget that takes everything. */
 static void check_same_bits(const rkv_model *m, const rkv_session_options *base, const run *want)
 {
     rkv_error e = {0};
@@ -104,11 +104,28 @@ static void check_same_bits(const rkv_model *m, const rkv_session_options *base,
     free(full.logits);
     rkv_session *s = make(m, base);
     must(rkv_session_prefill(s, ids, 100, &e), &e);
-    must(rkv_session_prefill(s, ids + 100, 1, &e), &e);
-    must(rkv_session_prefill(s, ids + 101, N - 101, &e), &e);
+    must(rkv_session_prefill(s, ids + 100, 2, &e), &e);
+    must(rkv_session_prefill(s, ids + 102, N - 102, &e), &e);
     run parts = finish(s, m);
     CHECK(same(want, &parts), "prompt in three parts");
     free(parts.logits);
+}
+
+/* A call of one token is a step of decode. */
+static void check_one_token(const rkv_model *m, const rkv_session_options *base)
+{
+    rkv_error e = {0};
+    run r[2];
+    for (int decode = 0; decode < 2; decode++) {
+        rkv_session *s = make(m, base);
+        must(rkv_session_prefill(s, ids, N - 1, &e), &e);
+        must(decode ? rkv_session_decode(s, ids[N - 1], &e)
+                    : rkv_session_prefill(s, ids + N - 1, 1, &e), &e);
+        r[decode] = finish(s, m);
+    }
+    CHECK(same(&r[0], &r[1]), "prefill of one token and decode");
+    free(r[0].logits);
+    free(r[1].logits);
 }
 
 /* Decoded logits agree with those of one prefill over everything. */
@@ -450,6 +467,7 @@ static void check_cache_types(tiny_options t, const rkv_model *narrow)
               "%s: %llu bytes, %llu in f32", types[i].name, (unsigned long long)r.kv.bytes,
               (unsigned long long)exact.kv.bytes);
         check_same_bits(m, &o, &r);
+        check_one_token(m, &o);
         check_decode(m, &o, &r);
         check_compression(m, &o);
         free(r.logits);

@@ -124,7 +124,7 @@ rkv_prefill_plan rkv_prefill_plan_of(const rkv_session *s, const rkv_policy *pol
         .x = rows * (uint64_t)c->d_model * sizeof(float),
         .pos = rows * sizeof(int32_t),
         .tables = rows * (uint64_t)m->rope[0].n_pair * 2 * (uint64_t)m->n_rope * sizeof(float),
-        .panels = rkv_model_panels_bytes(m),
+        .panels = rkv_prefill_is_straight(n) ? 0 : rkv_model_panels_bytes(m),
         .scratch = rkv_step_scratch(c, least(s->o.n_chunk, n)) * sizeof(float),
         .n_old = (uint64_t)c->n_kv_head * sizeof(int),
         .attention = (uint64_t)rkv_team_size(s->team) * rkv_row_attention_floats(m) * sizeof(float),

@@ -12,7 +12,7 @@
 
 typedef struct prefill {
     rkv_session *s;
-    int n, first_prompt;
+    int n, first_prompt, straight;      /* straight: without panels */
     const rkv_policy *policy;   /* NULL: nothing is removed */
     float *x;                   /* [n][d_model] */
     int32_t *pos;               /* [n] */
@@ -68,7 +68,7 @@ static void set_step(prefill *f)
     f->step = (rkv_step){.be = &m->backend,
                          .team = s->team,
                          .rope_first = s->n_past,
-                         .panels = f->w,
+                         .panels = f->straight ? NULL : f->w,
                          .attend = rkv_row_attention_run,
                          .attend_ctx = &f->attention};
     for (int r = 0; r < m->n_rope; r++) {
@@ -142,7 +142,8 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
     }
     const int room = rkv_prefill_room(s, f->n);
     RKV_TRY(rkv_kv_reserve(s->kv, l, most_old + f->n + (shrinks ? 0 : room), e));
-    rkv_model_panels(m, l, f->w, f->panels, s->team);
+    if (!f->straight)
+        rkv_model_panels(m, l, f->w, f->panels, s->team);
     f->attention.observed = observed_of(f, l);
     for (int i = 0; i < f->n; i += s->o.n_chunk) {
         f->step.n_tok = least(s->o.n_chunk, f->n - i);
@@ -255,7 +256,10 @@ rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_
     RKV_TRY(rkv_session_check_ids(s, ids, n, e));
     if (first > n)
         return rkv_fail(e, RKV_E_ARG, "score: from row %zu of %zu on", first, n);
-    prefill f = {.s = s, .n = (int)n, .first_prompt = s->n_past == 0};
+    prefill f = {.s = s,
+                 .n = (int)n,
+                 .first_prompt = s->n_past == 0,
+                 .straight = rkv_prefill_is_straight((int)n)};
     if (f.first_prompt && rkv_policy_active(&s->o.policy))
         f.policy = &s->o.policy;
     const rkv_status status = run(&f, ids, first, fn, ctx, e);
@@ -275,5 +279,7 @@ rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_
 
 rkv_status rkv_session_prefill(rkv_session *s, const int32_t *ids, size_t n, rkv_error *e)
 {
+    if (n == 1 && s->n_past)
+        return rkv_session_decode(s, ids[0], e);
     return rkv_session_score(s, ids, n, 0, NULL, NULL, e);
 }
