@@ -17,7 +17,7 @@
 enum {
     STEP = 256,   /* weights that share a call of scales */
     COLS = 4096,  /* columns at a time: their x16 stays in the first-level cache */
-    AHEAD = 2048, /* bytes to prefetch ahead: covers memory latency */
+    AHEAD = 4096, /* bytes to prefetch ahead: covers memory latency */
     INPUTS = 8,   /* inputs at a time: their x16 take 110 KB of stack */
     TOP = 32767   /* largest code of x */
 };
