@@ -19,6 +19,7 @@ enum {
     COLS = 4096,  /* columns at a time: their x16 stays in the first-level cache */
     AHEAD = 4096, /* bytes to prefetch ahead: covers memory latency */
     INPUTS = 8,   /* inputs at a time: their x16 take 110 KB of stack */
+    BYTES_MAX = 34, /* of a small block */
     TOP = 32767   /* largest code of x */
 };
 
@@ -27,8 +28,8 @@ enum {
 typedef struct x16 {
     _Alignas(32) int16_t code[COLS]; /* in the order of the units */
     _Alignas(32) int32_t lane[COLS / 4]; /* of a unit: the offset times the sum of the lane's x */
-    /* Of every 32, in the order of the lanes within 256; 0 up to a whole step. */
-    _Alignas(32) float scale[COLS / 32 + 8], sum[COLS / 32 + 8];
+    /* Of every 32, in the order of the lanes within a step. */
+    _Alignas(32) float scale[COLS / 32], sum[COLS / 32];
 } x16;
 
 /* Where the x of 64 weights lie: of 0 .. 15 of two blocks those at even places, those at odd ones,
@@ -144,24 +145,19 @@ static RKV_ALWAYS_INLINE void store64(const format *f, x16 *out, int i, const __
         store32(lane + 8, second);
 }
 
-/* n numbers, a multiple of 32, and zeros behind. */
+/* n numbers, a multiple of 32, and zeros behind up to a whole step. */
 static RKV_ALWAYS_INLINE void round_x(const format *f, x16 *out, const float *x, int n)
 {
-    for (int g = n / 256 * 8; g < (n + 255) / 256 * 8; g++)
-        out->scale[g] = out->sum[g] = 0.0f;
-    for (int i = 0; i < n; i += 64) {
-        __m256i q[2][2] = {{_mm256_setzero_si256()}, {_mm256_setzero_si256()}};
+    for (int i = 0; i < n || i % STEP; i += 64) {
+        __m256i q[2][2];
         RKV_UNROLL(2)
         for (int k = 0; k < 2; k++) {
-            const int b = (i / 32 + k) % 8, g = (i / 32 + k) / 8 * 8;
-            const int at = g + (f->width == 64 ? b % 2 * 4 + b / 2 : b);
+            const int b = (i / 32 + k) % 8, lane = f->width == 64 ? b % 2 * 4 + b / 2 : b;
+            const int at = i / STEP * 8 + lane;
             int sum = 0;
-            if (i + 32 * k < n) {
-                out->scale[at] = round32(q[k], &sum, x + i + 32 * k);
-                out->sum[at] = out->scale[at] * (float)sum;
-            } else {
-                q[k][0] = q[k][1] = _mm256_setzero_si256();
-            }
+            q[k][0] = q[k][1] = _mm256_setzero_si256();
+            out->scale[at] = i + 32 * k < n ? round32(q[k], &sum, x + i + 32 * k) : 0.0f;
+            out->sum[at] = out->scale[at] * (float)sum;
         }
         store64(f, out, i, q[0], q[1]);
     }
@@ -404,7 +400,7 @@ typedef struct sums {
     __m256 v[INPUTS][2];
 } sums;
 
-/* acc += n weights of a step times n_x inputs from column i0 on; n % 64 == 0. */
+/* acc += n weights of a step times n_x inputs from column i0 on; n: STEP or half of it. */
 static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *block, const x16 *x,
                                        const int n_x, int i0, const int n)
 {
@@ -438,25 +434,16 @@ static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *b
     }
 }
 
-/* The last 1 .. 7 blocks of a row; a zero block makes their number even. */
-static RKV_ALWAYS_INLINE void dot_rest(const format *f, sums *acc, const char *block, const x16 *x,
-                                       const int n_x, int i0, int n_block)
+/* n weights of small blocks, with zero blocks behind them up to `whole` weights. */
+static RKV_ALWAYS_INLINE const char *filled_up(const format *f, char *room, const char *block,
+                                               int n, int whole)
 {
-    enum { BYTES_MAX = 34 };
-    char even[8 * BYTES_MAX];
-    if (n_block % 2) {
-        memcpy(even, block, (size_t)(n_block * f->bytes));
-        memset(even + n_block * f->bytes, 0, (size_t)f->bytes);
-        block = even;
-    }
-    if (n_block > 6)
-        dot_step(f, acc, block, x, n_x, i0, 256);
-    else if (n_block > 4)
-        dot_step(f, acc, block, x, n_x, i0, 192);
-    else if (n_block > 2)
-        dot_step(f, acc, block, x, n_x, i0, 128);
-    else
-        dot_step(f, acc, block, x, n_x, i0, 64);
+    const size_t have = (size_t)(n / 32 * f->bytes), want = (size_t)(whole / 32 * f->bytes);
+    if (have == want)
+        return block;
+    memcpy(room, block, have);
+    memset(room + have, 0, want - have);
+    return room;
 }
 
 /* y[j ldy] += a row times n columns of x[j], j < n_x. What lies AHEAD behind a step is usually a
@@ -476,8 +463,13 @@ static RKV_ALWAYS_INLINE void row(const format *f, float *y, ptrdiff_t ldy, cons
             _mm_prefetch((const char *)(at + (uintptr_t)b), _MM_HINT_T0);
         dot_step(f, &acc, block, x, n_x, i, STEP);
     }
-    if (f->small && i < n)
-        dot_rest(f, &acc, block, x, n_x, i, (n - i) / 32);
+    if (f->small && i < n) {
+        char rest[STEP / 32 * BYTES_MAX];
+        if (n - i > STEP / 2)
+            dot_step(f, &acc, filled_up(f, rest, block, n - i, STEP), x, n_x, i, STEP);
+        else
+            dot_step(f, &acc, filled_up(f, rest, block, n - i, STEP / 2), x, n_x, i, STEP / 2);
+    }
     RKV_UNROLL(8)
     for (int j = 0; j < n_x; j++)
         y[j * ldy] += v_sum(_mm256_add_ps(acc.v[j][0], acc.v[j][1]));

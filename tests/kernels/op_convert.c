@@ -118,7 +118,8 @@ static void split_pack(kernel_fn f, const kernel_case *c, int way)
 }
 
 /* Blocks: no number further off than half a step of its scale, or a whole one where a step on top
- * is missing; a scale below binary16's range or above it costs what the range lacks. */
+ * is missing, and what the largest number, 8 or 127 steps, is off for the rounding of the scale; a
+ * scale below binary16's range or above it costs what the range lacks. */
 static int judge_codes(const kernel_case *c, char *text)
 {
     const rkv_dtype dt = c->kernel->dt;
@@ -130,9 +131,10 @@ static int judge_codes(const kernel_case *c, char *text)
         ops.unpack[dt](out, (const char *)c->op[1].got + b * rkv_dtype_get(dt)->block_bytes, 32);
         for (int i = 0; i < 32; i++)
             top = fmaxf(top, fabsf(in[i]));
-        const float step = top / most * (1.0f + 0x1p-10f) + 0x1p-24f;
+        const float step = top / most, rounding = fmaxf(top * 0x1p-11f, most * 0x1p-25f);
         for (int i = 0; i < 32 && top < 65504.0f * most; i++)
-            if (!(fabsf(out[i] - in[i]) <= (dt == RKV_DT_q8_0 ? 0.5f : 1.0f) * step)) {
+            if (!(fabsf(out[i] - in[i]) <=
+                  (dt == RKV_DT_q8_0 ? 0.5f : 1.0f) * step * (1.0f + 0x1p-20f) + rounding)) {
                 snprintf(text, FAULT_TEXT, "block %d, number %d: %g became %g, step %g", b, i,
                          (double)in[i], (double)out[i], (double)step);
                 return 0;
