@@ -107,7 +107,7 @@ static void add(const rkv_backend *be, state *st, const head *h, int r0, int r1,
     kv.n_slot = to - from;
     kv.phase = (kv.phase + from) % TILE;
     rkv_attend_add(be, st->out + r0 * d, st->m + r0, st->l + r0, h->q + r0 * d, n, lo, hi, &kv,
-                   v_plain ? v_plain + at : NULL, scratch);
+                   v_plain ? v_plain + at : NULL, NULL, scratch);
     int changed = 0;
     for (size_t i = 0; i < CANARY; i++)
         changed += memory[sizeof(float) + bytes + i] != 0xff;
