@@ -281,6 +281,8 @@ void rkv_attend_mass(const rkv_backend *be, float *mass, const rkv_attend_kept *
     }
     for (walk w = walk_begin(lo, hi, n_q, kv); walk_next(&w);) {
         const int n_row = w.r1 - w.r0;
+        const int from = w.t0 > lo[0] ? w.t0 : lo[0],
+                  end = w.t0 + w.n < hi[n_q - 1] ? w.t0 + w.n : hi[n_q - 1];
         const float *weight = kept_tile(be, kept, n_q, w.index);
         if (be->gemm == RKV_GEMM_BF16) {
             ops->unpack[RKV_DT_bf16](t.score, weight, (int64_t)n_row * TILE);
@@ -288,7 +290,8 @@ void rkv_attend_mass(const rkv_backend *be, float *mass, const rkv_attend_kept *
         }
         for (int i = 0; i < n_row; i++)
             kept->factor[i] = kept->top[(ptrdiff_t)(w.r0 + i) * kept->n_tile + w.index];
-        ops->gemm[RKV_DT_f32](mass + w.t0, w.n, kept->factor, n_row, weight, TILE, 1, w.n, n_row, 0);
+        ops->gemm[RKV_DT_f32](mass + from, TILE, kept->factor, n_row, weight + (from - w.t0), TILE,
+                              1, end - from, n_row, 1);
     }
 }
 

@@ -112,13 +112,13 @@ static void plan_chunk(rkv_prefill_plan *out, const rkv_session *s, int n)
     const rkv_model *m = s->m;
     const int n_mass = out->mass ? n : 0;
     const uint64_t keys = (uint64_t)n_mass * (uint64_t)m->config.n_kv_head;
-    out->n_chunk = rkv_row_attention_chunk(m, least(s->o.n_chunk, n), n_mass);
+    out->n_chunk = rkv_row_attention_chunk(m, least(s->o.n_chunk, n), n_mass > 0);
     out->scratch = rkv_step_scratch(&m->config, least(out->n_chunk, n)) * sizeof(float);
     out->attention =
         (uint64_t)rkv_team_size(s->team) * rkv_row_attention_floats(m, n_mass) * sizeof(float);
     out->mass_sums = keys * sizeof(double);
     out->tile_mass =
-        keys * (uint64_t)rkv_row_attention_tiles(m, out->n_chunk, n_mass) * sizeof(float);
+        keys * (uint64_t)rkv_row_attention_tiles(m, out->n_chunk) * sizeof(float);
 }
 
 /* Rows of logits, their normed inputs, and what rkv_model_head takes. */
