@@ -186,13 +186,13 @@ typedef enum rkv_budget_kind {
 } rkv_budget_kind;
 
 typedef struct rkv_policy {
-    const char *selector;   /* "full", "snapkv" */
+    const char *selector;   /* "full", "snapkv", "h2o", "observed" */
     const char *allocator;  /* "uniform", "ripple" */
     rkv_budget_kind budget_kind;
     double budget;
     const rkv_profile *profile;         /* for "ripple"; must outlive the policy's use */
-    int window;             /* observation window, last prompt tokens that score and stay: 32 */
-    int pool_kernel;        /* odd: 7; 1: no pooling */
+    int window; /* last prompt tokens, which stay; snapkv's observation window, which scores: 32 */
+    int pool_kernel;        /* snapkv's pooling, odd: 7; 1: none */
     int pool_average;       /* 0: maximum; 1: mean with zero padding */
     int pool_before_mean;   /* 0: mean over the GQA group, then pooling; 1: the other way round */
     double ratio;           /* ripple's r >= 1: 1.5 */
@@ -201,13 +201,22 @@ typedef struct rkv_policy {
 
 /* Defaults of METHOD section 7 with selector "full". */
 RKV_API rkv_policy rkv_policy_default(void);
-/* Sets selector and allocator from a name: a shorthand ("full", "snapkv", "ripple") or
- * "selector:allocator" (also with "x" or "×" between). RKV_E_ARG: unknown; the text lists what
- * there is. */
+/* Sets selector and allocator from a name: a shorthand ("full", "snapkv", "h2o", "observed",
+ * "ripple") or "selector:allocator" (also with "x" or "×" between). RKV_E_ARG: unknown; the text
+ * lists what there is. */
 RKV_API rkv_status rkv_policy_set_name(rkv_policy *p, const char *name, rkv_error *e);
 /* Sets the budget from "20%", "4096" (tokens per layer and head), "512M" / "1.5G" (bytes) or
  * "full". */
 RKV_API rkv_status rkv_policy_set_budget(rkv_policy *p, const char *text, rkv_error *e);
+
+/* What a session can keep of its first prompt for rkv_session_compress: bits. */
+enum {
+    RKV_OBSERVE_QUERIES = 1,    /* queries of the options' window: for snapkv */
+    RKV_OBSERVE_MASS = 2        /* attention that each key got from all queries: h2o, observed */
+};
+
+/* The bits that rkv_session_compress will ask for with this policy; 0: it removes nothing. */
+RKV_API int rkv_policy_observes(const rkv_policy *p);
 
 /* The allocator's arithmetic alone: tokens per KV head of each of n_layer layers for a prompt of
  * n_token tokens. skip[l] != 0 (skip may be NULL) leaves layer l out (it gets n_token). Every
@@ -228,7 +237,7 @@ typedef struct rkv_session_options {
     int n_chunk; /* prompt rows per pass inside a layer: 256; results do not depend on it */
     const char *k_type, *v_type;        /* "f16" (default), "f32", "bf16", "q8_0", "q4_0" */
     rkv_policy policy;      /* applied to the first prompt as each layer is done */
-    int observe;            /* keep what rkv_session_compress needs (the window's queries) */
+    int observe;            /* RKV_OBSERVE_ bits; 0: nothing is kept */
     rkv_progress_fn *progress;
     void *progress_ctx;
 } rkv_session_options;
@@ -280,9 +289,10 @@ RKV_API int64_t rkv_session_n_past(const rkv_session *s);
 /* A second timeline with the same past; copies the cache. */
 RKV_API rkv_status rkv_session_fork(rkv_session **out, const rkv_session *s, rkv_error *e);
 
-/* Compresses the prompt of a session made with observe set, prefilled once, and not yet compressed:
- * the same kept sets as if its options had held this policy. RKV_E_ARG, RKV_E_MISMATCH: nothing has
- * changed. RKV_E_MEM: some heads may be compressed and others not, so it cannot be tried again. */
+/* Compresses the prompt of a session that observes what the policy needs, prefilled once, and not
+ * yet compressed: the same kept sets as if its options had held this policy. RKV_E_ARG,
+ * RKV_E_MISMATCH: nothing has changed. RKV_E_MEM: some heads may be compressed and others not, so it
+ * cannot be tried again. */
 RKV_API rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *e);
 
 typedef struct rkv_kv_info {

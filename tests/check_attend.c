@@ -86,14 +86,19 @@ static void head_free(head *h)
 
 /* Rows [r0, r1) and slots [from, to) of the head; a scratch full of NaN that begins at any float,
  * of which nothing behind its end may change. */
-static void add(const rkv_backend *be, state *st, const head *h, int r0, int r1, int from, int to,
-                const float *v_plain)
+static void add_with(const rkv_backend *be, state *st, const head *h, int r0, int r1, int from,
+                     int to, const float *v_plain, float *mass)
 {
     const int d = h->s.d, n = r1 - r0;
     const size_t floats = rkv_attend_scratch(be, n, d), bytes = floats * sizeof(float);
     unsigned char *memory = malloc(bytes + sizeof(float) + CANARY);
     float *scratch = (float *)(void *)(memory + sizeof(float));
     memset(memory, 0xff, bytes + sizeof(float) + CANARY);
+    const size_t kept_bytes = rkv_attend_kept_floats(be, n, to - from) * sizeof(float);
+    unsigned char *kept_memory = malloc(kept_bytes + sizeof(float) + CANARY);
+    memset(kept_memory, 0xff, kept_bytes + sizeof(float) + CANARY);
+    const rkv_attend_kept kept =
+        rkv_attend_kept_cut(be, (float *)(void *)(kept_memory + sizeof(float)), n, to - from);
     int32_t lo[N_Q], hi[N_Q];
     for (int i = 0; i < n; i++) {
         lo[i] = h->lo[r0 + i] > from ? h->lo[r0 + i] - from : 0;
@@ -107,12 +112,23 @@ static void add(const rkv_backend *be, state *st, const head *h, int r0, int r1,
     kv.n_slot = to - from;
     kv.phase = (kv.phase + from) % TILE;
     rkv_attend_add(be, st->out + r0 * d, st->m + r0, st->l + r0, h->q + r0 * d, n, lo, hi, &kv,
-                   v_plain ? v_plain + at : NULL, scratch);
+                   v_plain ? v_plain + at : NULL, mass ? &kept : NULL, scratch);
+    if (mass)
+        rkv_attend_mass(be, mass, &kept, st->m + r0, st->l + r0, n, lo, hi, &kv, scratch);
     int changed = 0;
-    for (size_t i = 0; i < CANARY; i++)
+    for (size_t i = 0; i < CANARY; i++) {
         changed += memory[sizeof(float) + bytes + i] != 0xff;
+        changed += kept_memory[sizeof(float) + kept_bytes + i] != 0xff;
+    }
     CHECK(changed == 0, "%d bytes behind the scratch", changed);
     free(memory);
+    free(kept_memory);
+}
+
+static void add(const rkv_backend *be, state *st, const head *h, int r0, int r1, int from, int to,
+                const float *v_plain)
+{
+    add_with(be, st, h, r0, r1, from, to, v_plain, NULL);
 }
 
 static state begin(const head *h)
@@ -206,6 +222,33 @@ static void check_bits(const rkv_backend *be, const head *h, const state *want, 
     free(st.out);
 }
 
+/* Column sums beside the exact ones; keeping the weights changes no bit of the rest. */
+static void check_mass(const rkv_backend *be, const head *h, const state *want, const char *what)
+{
+    const int d = h->s.d, n = h->s.n_slot;
+    const double half_ulp = be->gemm == RKV_GEMM_BF16 ? 0x1p-8 : 0.0;
+    double *sum = calloc((size_t)n, sizeof *sum), *bound = calloc((size_t)n, sizeof *bound);
+    double *w = calloc((size_t)n, sizeof *w);
+    float *mass = malloc(sizeof *mass * (size_t)n);
+    for (int t = 0; t < n; t++)
+        mass[t] = 0.25f;
+    state st = begin(h);
+    add_with(be, &st, h, 0, N_Q, 0, n, NULL, mass);
+    CHECK(same(&st, want, d), "%s: with the weights kept", what);
+    for (int i = 0; i < N_Q; i++) {
+        const double off = 2.0 * exact_weights(be, h, i, w) + 2.0 * half_ulp + 0x1p-18;
+        for (int t = h->lo[i]; t < h->hi[i]; t++) {
+            sum[t] += w[t];
+            bound[t] += 1.01 * off * w[t];
+        }
+    }
+    int far = 0;
+    for (int t = 0; t < n; t++)
+        far += !(fabs((double)mass[t] - 0.25 - sum[t]) <= bound[t] + 0x1p-23 * (double)mass[t]);
+    CHECK(far == 0, "%s: %d of %d sums are far", what, far, n);
+    free(sum), free(bound), free(w), free(mass), free(st.out);
+}
+
 static void check_shape(const rkv_backend *be, shape s)
 {
     char what[80];
@@ -215,6 +258,7 @@ static void check_shape(const rkv_backend *be, shape s)
     state st = begin(&h);
     add(be, &st, &h, 0, N_Q, 0, s.n_slot, NULL);
     check_bits(be, &h, &st, what);
+    check_mass(be, &h, &st, what);
     rkv_attend_end(be, st.out, st.l, N_Q, s.d);
     const int far = count_far(be, &h, st.out);
     CHECK(far == 0, "%s: %d of %d elements are far", what, far, N_Q * s.d);

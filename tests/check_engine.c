@@ -162,17 +162,18 @@ static void check_score(const rkv_model *m, const rkv_session_options *base, run
 
 /* Kept sets: exact totals, the window inside, ascending; the same whether the prompt was compressed
  * on the way or afterwards; and decoding after either gives the same bits. */
-static void check_compression(const rkv_model *m, const rkv_session_options *base)
+static void check_compression(const rkv_model *m, const rkv_session_options *base,
+                              const char *selector)
 {
     rkv_error e = {0};
     const rkv_model_info *info = rkv_model_get_info(m);
     rkv_session_options o = *base;
-    must(rkv_policy_set_name(&o.policy, "snapkv", &e), &e);
+    must(rkv_policy_set_name(&o.policy, selector, &e), &e);
     must(rkv_policy_set_budget(&o.policy, "20%", &e), &e);
     rkv_session *a = make(m, &o), *b, *c;
     must(rkv_session_prefill(a, ids, N, &e), &e);
-    o.observe = 1;
     const rkv_policy policy = o.policy;
+    o.observe = rkv_policy_observes(&policy);
     o.policy.budget_kind = RKV_BUDGET_NONE;
     b = make(m, &o);
     must(rkv_session_prefill(b, ids, N, &e), &e);
@@ -316,16 +317,16 @@ static void check_borrowed(const rkv_model *m)
 
 /* Compression that ends half-way for want of memory is an error, and no second one may follow: it
  * would keep other tokens. */
-static void check_half_compressed(const rkv_model *m)
+static void check_half_compressed(const rkv_model *m, const char *selector)
 {
     rkv_error e = {0};
     rkv_session_options o = rkv_session_options_default();
     o.n_thread = 1;
-    o.observe = 1;
+    o.observe = RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS;
     rkv_session *s = make(m, &o);
     must(rkv_session_prefill(s, ids, N, &e), &e);
     rkv_policy p = rkv_policy_default();
-    must(rkv_policy_set_name(&p, "snapkv", &e), &e);
+    must(rkv_policy_set_name(&p, selector, &e), &e);
     must(rkv_policy_set_budget(&p, "20%", &e), &e);
     int k = 0, refused = 0;
     for (rkv_status st = RKV_E_MEM; st; k++) {
@@ -341,36 +342,36 @@ static void check_half_compressed(const rkv_model *m)
         CHECK(whole || again == RKV_E_ARG, "allocation %d: compressed once more", k);
         rkv_session_free(f);
     }
-    CHECK(k > 5 && refused > 0, "%d allocations, %d refused", k, refused);
+    CHECK(k > 5 && refused > 0, "%s: %d allocations, %d refused", selector, k, refused);
     rkv_session_free(s);
 }
 
 /* Short prompts: one token, fewer than the window, exactly the floor; a tight budget on them. */
-static void check_short(const rkv_model *m)
+static void check_short(const rkv_model *m, const char *selector)
 {
     static const int lengths[] = {1, 2, 31, 32, 33, 36, 63, 64, 65, 128};
     rkv_error e = {0};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         const int n = lengths[i];
         rkv_session_options o = rkv_session_options_default();
-        must(rkv_policy_set_name(&o.policy, "snapkv", &e), &e);
+        must(rkv_policy_set_name(&o.policy, selector, &e), &e);
         must(rkv_policy_set_budget(&o.policy, "36", &e), &e);
         rkv_session *s = make(m, &o);
         must(rkv_session_prefill(s, ids, (size_t)n, &e), &e);
         must(rkv_session_decode(s, ids[n], &e), &e);
         const rkv_kv_info kv = rkv_session_kv_info(s);
-        CHECK(kv.cap == (n < 36 ? n : 36), "%d tokens: cap %d", n, kv.cap);
+        CHECK(kv.cap == (n < 36 ? n : 36), "%s, %d tokens: cap %d", selector, n, kv.cap);
         int bad = 0;
         for (int t = 0; t < rkv_model_get_info(m)->n_vocab; t++)
             bad += !isfinite(rkv_session_logits(s)[t]);
-        CHECK(bad == 0, "%d tokens: %d logits are not finite", n, bad);
+        CHECK(bad == 0, "%s, %d tokens: %d logits are not finite", selector, n, bad);
         rkv_session_free(s);
     }
 }
 
 /* Every allocation fails once, in loading, prefill with compression, decode and fork; nothing
  * leaks. */
-static void check_no_memory(const tiny_options *t)
+static void check_no_memory(const tiny_options *t, const char *selector, int observe)
 {
     rkv_error e = {0};
     char path[] = "/tmp/rkv-made-XXXXXX";
@@ -384,8 +385,8 @@ static void check_no_memory(const tiny_options *t)
         rkv_session *s = NULL, *f = NULL;
         rkv_session_options o = rkv_session_options_default();
         o.n_thread = 1;
-        o.observe = 1;
-        must(rkv_policy_set_name(&o.policy, "snapkv", &e), &e);
+        o.observe = observe;
+        must(rkv_policy_set_name(&o.policy, selector, &e), &e);
         must(rkv_policy_set_budget(&o.policy, "30%", &e), &e);
         rkv_mem_fail_after(++k);
         rkv_status st = rkv_model_load(&m, path, &e);
@@ -469,7 +470,8 @@ static void check_cache_types(tiny_options t, const rkv_model *narrow)
         check_same_bits(m, &o, &r);
         check_one_token(m, &o);
         check_decode(m, &o, &r);
-        check_compression(m, &o);
+        check_compression(m, &o, "snapkv");
+        check_compression(m, &o, "h2o");
         free(r.logits);
     }
     rkv_session *s;
@@ -490,12 +492,17 @@ static void check_family(const tiny_options *t)
     check_same_bits(m, &base, &want);
     check_decode(m, &base, &want);
     check_score(m, &base, &want);
-    check_compression(m, &base);
+    check_compression(m, &base, "snapkv");
+    check_compression(m, &base, "h2o");
+    check_compression(m, &base, "observed");
     check_rollback(m, &base, &want);
-    check_short(m);
+    check_short(m, "snapkv");
+    check_short(m, "h2o");
+    check_short(m, "observed");
     check_refusals(m);
     check_borrowed(m);
-    check_half_compressed(m);
+    check_half_compressed(m, "snapkv");
+    check_half_compressed(m, "observed");
     check_blas(t, &want);
     check_cache_types(*t, m);
     free(want.logits);
@@ -523,6 +530,8 @@ int main(void)
     t.tied = 1;
     check_family(&t);
     t.n_layer = 2;
-    check_no_memory(&t);
+    check_no_memory(&t, "snapkv", RKV_OBSERVE_QUERIES);
+    check_no_memory(&t, "h2o", RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS);
+    check_no_memory(&t, "observed", 0);
     return check_end("engine");
 }

@@ -53,6 +53,40 @@ def check_select(product, model, ids):
         check(row["heads_equal"] > 0.9 * row["heads"], f"kept sets {row}")
 
 
+def mass_scores(model, ids, half):
+    """Scores of h2o and observed, by selector and compressible layer."""
+    c, out = model.config, {"h2o": {}, "observed": {}}
+
+    def watch(l, x, q, cache):
+        if not c.sliding[l]:
+            for selector, layers in out.items():
+                layers[l] = policy.scores(selector, q, np.stack(cache.k), c.attn_scale)
+
+    accuracy.Session(model, half).rows(ids, watch=watch)
+    return out
+
+
+def check_mass(product, model, ids):
+    """Kept sets of h2o and observed at three budgets, limits as for snapkv."""
+    for cache in ("f32", "f16"):
+        for selector, layers in mass_scores(model, ids, cache == "f16").items():
+            for budget in ("10%", "20%", "30%"):
+                got = product.call("select", "--ids", product.ids_file(ids), "--kv-policy", selector,
+                                   "--kv-budget", budget, "-ctk", cache, "-ctv", cache)
+                cap, heads, equal, gap = policy.cap_of(budget, len(ids)), 0, 0, 0.0
+                for l, layer in layers.items():
+                    for h, s in enumerate(layer):
+                        want, cut, _ = policy.snapkv_keep(s, len(ids), cap)
+                        differ = set(got["layers"][l]["heads"][h]["kept"]) ^ set(want.tolist())
+                        heads, equal = heads + 1, equal + (not differ)
+                        gap = max([gap, *(abs(float(s[t]) / cut - 1) for t in differ)])
+                text = f"{selector} {budget} {cache}: {equal} of {heads} heads equal, within {gap:.2g} of the cut"
+                print(f"  select {text}", flush=True)
+                check(got["total"] == cap * len(layers), f"total of {text}")
+                check(gap < (1e-4 if cache == "f32" else 1e-2), text)
+                check(equal > 0.9 * heads or cache == "f16", text)
+
+
 def check_sweep(product, model, ids):
     """Sensitivities of a short prompt, and the budgets that follow from them."""
     work = product.work
@@ -95,6 +129,7 @@ def main():
         check_logits(product, model, ids[:200], own)
         check_greedy(product, model, [ids[i:i + 40] for i in (0, 500, 1500)])
         check_select(product, model, ids[:1000])
+        check_mass(product, model, ids[:1500])
         check_sweep(product, model, ids)
     print(f"model: {passed} passed, {failed} failed, 0 skipped")
     sys.exit(failed > 0)

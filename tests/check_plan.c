@@ -55,6 +55,9 @@ static void check_sizes(const rkv_model *m, const char *family)
         {"full", "full", 4000, 1, 64, 1, "f16"},  {"snapkv", "20%", 4000, 1, 256, 0, "f16"},
         {"snapkv", "90%", 4000, 2, 300, 0, "f16"}, /* and its room: more than the whole prompt */
         {"snapkv", "50%", N + MORE, 1, 1, 1, "f32"}, {"snapkv", "100%", 4000, 1, 256, 0, "f16"},
+        {"h2o", "20%", 4000, 1, 256, 0, "f16"},   {"h2o", "90%", N + MORE, 3, 1, 3, "f16"},
+        {"observed", "30%", 4000, 2, 7, 1, "f32"}, {"full", "full", 4000, 1, 256, 2, "f16"},
+        {"snapkv", "30%", 4000, 1, 64, 2, "f16"},
     };
     rkv_error e = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

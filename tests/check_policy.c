@@ -53,6 +53,20 @@ static void check_names(void)
     CHECK(!rkv_policy_set_name(&p, "snapkv\xc3\x97ripple", &e) && !strcmp(p.allocator, "ripple"),
           "times");
     CHECK(!rkv_policy_set_name(&p, "snapkvxuniform", &e) && !strcmp(p.allocator, "uniform"), "x");
+    CHECK(!rkv_policy_set_name(&p, "h2o:ripple", &e) && !strcmp(p.selector, "h2o") &&
+          !strcmp(p.allocator, "ripple"), "h2o:ripple");
+    static const struct {
+        const char *name;
+        int observes;
+    } needs[] = {{"full", 0}, {"snapkv", RKV_OBSERVE_QUERIES}, {"ripple", RKV_OBSERVE_QUERIES},
+                 {"h2o", RKV_OBSERVE_MASS}, {"observed", RKV_OBSERVE_MASS}};
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        p = rkv_policy_default();
+        CHECK(!rkv_policy_set_name(&p, needs[i].name, &e) && !rkv_policy_observes(&p) &&
+              !rkv_policy_set_budget(&p, "20%", &e) &&
+              rkv_policy_observes(&p) == needs[i].observes, "%s observes %d", needs[i].name,
+              rkv_policy_observes(&p));
+    }
     const char *const wrong[] = {"", ":", "snap", "snapkv:", ":ripple", "ripple:snapkv", "x"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK(rkv_policy_set_name(&p, wrong[i], &e) == RKV_E_ARG && strstr(e.text, "snapkv"),

@@ -197,7 +197,7 @@ static int run(score *s, const rkv_policy *p)
         return usage("score: a policy needs --prefix N: the ids that make up its prompt");
     if (!so.n_ctx)
         so.n_ctx = (int)s->n;
-    so.observe = active;
+    so.observe = rkv_policy_observes(p);
     so.policy.budget_kind = RKV_BUDGET_NONE;    /* the prompt is compressed in a copy */
     const int k = s->o->top < s->n_vocab ? s->o->top : s->n_vocab;
     s->best = malloc(((size_t)k + 1) * sizeof *s->best);

@@ -190,34 +190,137 @@ static void add_bf16(const rkv_ops *ops, tile *t, const rows *r, const uint16_t 
     ops->gemm_pairs[RKV_DT_bf16](r->l, 1, t->weight, TILE, ones, 1, r->n, 1, TILE, 1);
 }
 
+/* ---- tiles of a run of slots ---- */
+
+typedef struct walk {
+    const int32_t *lo, *hi;
+    int n_q, phase, n_slot;
+    int index;                  /* of the tile, from 0; tiles that nobody sees count */
+    int t0, n, end;             /* its slots; end is where the next one begins */
+    int first;                  /* place of slot t0: the tile may begin before slot 0 */
+    int r0, r1;                 /* rows that see it: hi[r] > t0, lo[r] < t0 + n */
+} walk;
+
+static walk walk_begin(const int32_t *lo, const int32_t *hi, int n_q, const rkv_kv_view *kv)
+{
+    return (walk){.lo = lo, .hi = hi, .n_q = n_q, .phase = kv->phase, .n_slot = kv->n_slot,
+                  .index = -1, .end = lo[0]};
+}
+
+/* To the next tile that a row sees; 0: there is none. */
+static int walk_next(walk *w)
+{
+    do {
+        if (w->end >= w->hi[w->n_q - 1])
+            return 0;
+        w->end = (w->end + w->phase) / TILE * TILE + TILE - w->phase;
+        w->t0 = w->end - TILE > 0 ? w->end - TILE : 0;
+        w->first = w->t0 - (w->end - TILE);
+        w->n = (w->n_slot < w->end ? w->n_slot : w->end) - w->t0;
+        w->index++;
+        while (w->r0 < w->n_q && w->hi[w->r0] <= w->t0)
+            w->r0++;
+        while (w->r1 < w->n_q && w->lo[w->r1] < w->t0 + w->n)
+            w->r1++;
+    } while (w->r0 >= w->r1);
+    return 1;
+}
+
+/* ---- weights kept, and summed by column ---- */
+
+static int tiles_touched(int n_slot)
+{
+    return (n_slot + TILE - 2) / TILE + 1;
+}
+
+static size_t weight_bytes(const rkv_backend *be)
+{
+    return be->gemm == RKV_GEMM_BF16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+size_t rkv_attend_kept_floats(const rkv_backend *be, int n_q, int n_slot)
+{
+    const size_t tiles = (size_t)tiles_touched(n_slot), weights = tiles * (size_t)n_q * TILE;
+    return ALIGN / sizeof(float) + weights * weight_bytes(be) / sizeof(float) +
+           (size_t)n_q * (tiles + 1);
+}
+
+rkv_attend_kept rkv_attend_kept_cut(const rkv_backend *be, float *memory, int n_q, int n_slot)
+{
+    const int tiles = tiles_touched(n_slot);
+    const size_t bytes = (size_t)tiles * (size_t)n_q * TILE * weight_bytes(be);
+    float *at = memory + -(uintptr_t)memory % ALIGN / sizeof *memory;
+    float *top = at + bytes / sizeof *at;
+    return (rkv_attend_kept){at, top, top + (ptrdiff_t)n_q * tiles, tiles};
+}
+
+static void *kept_tile(const rkv_backend *be, const rkv_attend_kept *k, int n_q, int index)
+{
+    return (char *)k->weight + (size_t)index * (size_t)n_q * TILE * weight_bytes(be);
+}
+
+/* Lets the tile's weights fall where they are kept. */
+static void keep_here(const rkv_backend *be, tile *t, const rkv_attend_kept *k, const walk *w)
+{
+    if (be->gemm == RKV_GEMM_BF16)
+        t->weight = kept_tile(be, k, w->n_q, w->index);
+    else
+        t->score = kept_tile(be, k, w->n_q, w->index);
+}
+
+void rkv_attend_mass(const rkv_backend *be, float *mass, const rkv_attend_kept *kept,
+                     const float *m, const float *l, int n_q, const int32_t *lo, const int32_t *hi,
+                     const rkv_kv_view *kv, float *scratch)
+{
+    const rkv_ops *ops = &be->ops;
+    const tile t = cut(be, scratch, n_q, kv->d_head);
+    for (int i = 0; i < n_q; i++) {     /* top becomes the factor of the row's weights in a tile */
+        float *top = kept->top + (ptrdiff_t)i * kept->n_tile, most = m[i], unused = 0.0f;
+        ops->softmax_step[RKV_DT_f32](top, kept->n_tile, &most, &unused);
+        ops->scale[RKV_DT_f32](top, 1.0f / l[i], kept->n_tile);
+    }
+    for (walk w = walk_begin(lo, hi, n_q, kv); walk_next(&w);) {
+        const int n_row = w.r1 - w.r0;
+        const int from = w.t0 > lo[0] ? w.t0 : lo[0],
+                  end = w.t0 + w.n < hi[n_q - 1] ? w.t0 + w.n : hi[n_q - 1];
+        const float *weight = kept_tile(be, kept, n_q, w.index);
+        if (be->gemm == RKV_GEMM_BF16) {
+            ops->unpack[RKV_DT_bf16](t.score, weight, (int64_t)n_row * TILE);
+            weight = t.score + w.first;
+        }
+        for (int i = 0; i < n_row; i++)
+            kept->factor[i] = kept->top[(ptrdiff_t)(w.r0 + i) * kept->n_tile + w.index];
+        ops->gemm[RKV_DT_f32](mass + from, TILE, kept->factor, n_row, weight + (from - w.t0), TILE,
+                              1, end - from, n_row, 1);
+    }
+}
+
+/* ---- the call ---- */
+
 void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const float *q, int n_q,
                     const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv,
-                    const float *v_plain, float *scratch)
+                    const float *v_plain, const rkv_attend_kept *kept, float *scratch)
 {
     const rkv_ops *ops = &be->ops;
     const int d = kv->d_head;
     tile t = cut(be, scratch, n_q, d);
     if (t.query)
         split_queries(ops, &t, q, n_q, d);
-    int r0 = 0, r1 = 0;         /* rows that see the tile: hi[r] > t0, lo[r] < t0 + n */
-    int end;                    /* of the tile; the first one may begin before slot 0 */
-    for (int t0 = lo[0]; t0 < hi[n_q - 1]; t0 = end) {
-        end = (t0 + kv->phase) / TILE * TILE + TILE - kv->phase;
-        t0 = end - TILE > 0 ? end - TILE : 0;
-        const int n = (kv->n_slot < end ? kv->n_slot : end) - t0;
-        while (r0 < n_q && hi[r0] <= t0)
-            r0++;
-        while (r1 < n_q && lo[r1] < t0 + n)
-            r1++;
-        if (r0 >= r1)
-            continue;
-        const rows r = {out + (ptrdiff_t)r0 * d, m + r0, l + r0, lo + r0, hi + r0, r1 - r0};
-        const float *value = load_tile(ops, &t, kv, v_plain, t0, n);
+    for (ptrdiff_t i = 0; kept && i < (ptrdiff_t)n_q * kept->n_tile; i++)
+        kept->top[i] = -INFINITY;       /* also of tiles that a row does not see */
+    for (walk w = walk_begin(lo, hi, n_q, kv); walk_next(&w);) {
+        const int r0 = w.r0;
+        const rows r = {out + (ptrdiff_t)r0 * d, m + r0, l + r0, lo + r0, hi + r0, w.r1 - r0};
+        const float *value = load_tile(ops, &t, kv, v_plain, w.t0, w.n);
+        if (kept)
+            keep_here(be, &t, kept, &w);
         if (t.query)
-            add_bf16(ops, &t, &r, t.query + (ptrdiff_t)r0 * 3 * rkv_pairs_depth(d), value, t0,
-                     t0 - (end - TILE), n, d);
+            add_bf16(ops, &t, &r, t.query + (ptrdiff_t)r0 * 3 * rkv_pairs_depth(d), value, w.t0,
+                     w.first, w.n, d);
         else
-            add_f32(ops, &t, &r, q + (ptrdiff_t)r0 * d, value, t0, n, d);
+            add_f32(ops, &t, &r, q + (ptrdiff_t)r0 * d, value, w.t0, w.n, d);
+        for (int i = r0; kept && i < w.r1; i++)
+            kept->top[(ptrdiff_t)i * kept->n_tile + w.index] = m[i];
     }
 }
 

@@ -21,6 +21,7 @@ typedef struct job {            /* selection in one layer */
     const rkv_policy *p;
     const rkv_selector *selector;
     const float *q;             /* [n_query][n_head][d_head] */
+    const float *mass;          /* [n_kv_head][n] */
     int n_query, l, n, budget;
     size_t head_floats;         /* scratch per head */
 } job;
@@ -44,8 +45,10 @@ static void select_head(const job *j, int h, int32_t *keep, float *scratch)
     float *q = scratch, *score = q + (size_t)j->n_query * (size_t)n_group * (size_t)c->d_head;
     float *work = score + j->n;
     gather_group(j, h, q);
-    const rkv_observed o = {&j->s->m->backend, rkv_kv_view_of(j->s->kv, j->l, h), q, j->n_query,
-                            n_group};
+    const rkv_observed o = {
+        .be = &j->s->m->backend, .kv = rkv_kv_view_of(j->s->kv, j->l, h), .q = q,
+        .n_query = j->n_query, .n_group = n_group,
+        .mass = j->mass ? j->mass + (ptrdiff_t)h * j->n : NULL};
     j->selector->score(j->p, &o, score, work);
     rkv_keep_best(keep, score, j->n, j->p->window, j->budget, (uint32_t *)work);
 }
@@ -70,24 +73,36 @@ static void select_layer(const job *j, int32_t *keep, float *scratch)
     rkv_team_run(j->s->team, head_part, &x, j->s->m->config.n_kv_head);
 }
 
-size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n, int n_query)
+/* Queries that the policy looks at. */
+static int queries_of(const rkv_policy *p, int n)
+{
+    const int want = rkv_policy_n_query(p);
+    return want < n ? want : n;
+}
+
+size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n)
 {
     const rkv_config *c = &s->m->config;
+    const rkv_selector *selector = rkv_selector_find(p->selector);
     const int n_group = c->n_head / c->n_kv_head;
-    const size_t work = rkv_selector_find(p->selector)->scratch(p, n, n_group, c->d_head);
-    return (size_t)n_query * (size_t)n_group * (size_t)c->d_head + (size_t)n +
+    const size_t work = selector->scratch ? selector->scratch(p, n, n_group, c->d_head) : 0;
+    return (size_t)queries_of(p, n) * (size_t)n_group * (size_t)c->d_head + (size_t)n +
            (work > (size_t)n ? work : (size_t)n);
 }
 
-rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, const float *q,
-                                      int n_query, int room, rkv_error *e)
+rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
+                                      rkv_error *e)
 {
     const rkv_config *c = &s->m->config;
     const int n = rkv_kv_at(s->kv, l, 0)->n_slot, budget = s->budget[l];
     if (budget >= n)
         return RKV_OK;
-    job j = {s, p, rkv_selector_find(p->selector), q, n_query, l, n, budget,
-             rkv_session_compress_floats(s, p, n, n_query)};
+    job j = {.s = s, .p = p, .selector = rkv_selector_find(p->selector), .n_query = queries_of(p, n),
+             .mass = rkv_session_seen_mass(s, l, n), .l = l, .n = n, .budget = budget,
+             .head_floats = rkv_session_compress_floats(s, p, n)};
+    if (j.n_query)      /* more may have been seen than the policy looks at: the last of them */
+        j.q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j.n_query) *
+              (size_t)c->n_head * (size_t)c->d_head;
     float *scratch =
         rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, j.head_floats * sizeof *scratch));
     int32_t *keep =
@@ -111,13 +126,17 @@ static rkv_status check_compressible(const rkv_session *s, const rkv_policy *p, 
         return rkv_fail(e, RKV_E_ARG,
                         "compress: needs a session that was prefilled once and not yet "
                         "compressed");
-    const int want = rkv_selector_find(p->selector)->n_query(p);
-    if (!s->seen.q || !s->seen.per_layer ||
-        s->seen.n_query < (want < s->n_prompt ? want : s->n_prompt))
+    const int want = queries_of(p, s->n_prompt);
+    if (s->seen.n_query < want)
         return rkv_fail(e, RKV_E_ARG,
                         "compress: the session observed %d queries, the policy needs %d; "
-                        "create it with observe set and at least that window",
+                        "create it with RKV_OBSERVE_QUERIES and at least that window",
                         s->seen.n_query, want);
+    if (rkv_policy_observes(p) & RKV_OBSERVE_MASS && !s->seen.mass)
+        return rkv_fail(e, RKV_E_ARG,
+                        "compress: selector '%s' needs the attention mass of the keys; create the "
+                        "session with RKV_OBSERVE_MASS",
+                        p->selector);
     return RKV_OK;
 }
 
@@ -131,17 +150,9 @@ rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *
         return RKV_OK;
     RKV_TRY(check_compressible(s, p, e));
     RKV_TRY(rkv_session_budget(s, p, s->n_prompt, e));
-    const int n_query = rkv_selector_find(p->selector)->n_query(p);
-    const int n = n_query < s->seen.n_query ? n_query : s->seen.n_query;
-    const size_t row = (size_t)c->n_head * (size_t)c->d_head;
     s->compressed = 1;                          /* also when memory ends half-way */
-    for (int l = 0; l < c->n_layer; l++) {
-        if (rkv_session_skips(s, l))
-            continue;
-        /* The policy may look at fewer queries than were kept: the last n of them. */
-        const size_t first =
-            ((size_t)l * (size_t)s->seen.n_query + (size_t)(s->seen.n_query - n)) * row;
-        RKV_TRY(rkv_session_compress_layer(s, p, l, s->seen.q + first, n, rkv_session_room(s), e));
-    }
+    for (int l = 0; l < c->n_layer; l++)
+        if (!rkv_session_skips(s, l))
+            RKV_TRY(rkv_session_compress_layer(s, p, l, rkv_session_room(s), e));
     return RKV_OK;
 }

@@ -57,16 +57,14 @@ static void replace_heads(growth *g, const rkv_session *s, int *old, int cap, in
 }
 
 /* Scratch of selecting in one layer. */
-static int64_t selection_bytes(const rkv_session *s, const rkv_policy *p, int n, int n_observed,
-                               int budget)
+static int64_t selection_bytes(const rkv_session *s, const rkv_policy *p, int n, int budget)
 {
-    const size_t head = rkv_session_compress_floats(s, p, n, n_observed) * sizeof(float) +
+    const size_t head = rkv_session_compress_floats(s, p, n) * sizeof(float) +
                         (size_t)budget * sizeof(int32_t);
     return s->m->config.n_kv_head * (int64_t)head;
 }
 
-static void plan_layer(growth *g, const rkv_session *s, const rkv_policy *p, int l, int n,
-                       int n_observed)
+static void plan_layer(growth *g, const rkv_session *s, const rkv_policy *p, int l, int n)
 {
     const int first = s->n_past == 0, sliding = rkv_session_skips(s, l);
     const int shrinks = p && first && !sliding && s->budget[l] < n;
@@ -82,7 +80,7 @@ static void plan_layer(growth *g, const rkv_session *s, const rkv_policy *p, int
         replace_heads(g, s, old, cap, 0);
     if (shrinks)
         replace_heads(g, s, old, s->budget[l] + rkv_prefill_room(s, n),
-                      selection_bytes(s, p, n, n_observed, s->budget[l]));
+                      selection_bytes(s, p, n, s->budget[l]));
     const int stay = s->m->config.sliding_window - 1;
     if (first && sliding && n > stay)
         replace_heads(g, s, old, rkv_prefill_sliding_cap(s), stay * (int64_t)sizeof(int32_t));
@@ -94,14 +92,33 @@ static void plan_observation(rkv_prefill_plan *out, const rkv_session *s, const 
                              int n)
 {
     const rkv_config *c = &s->m->config;
-    int want = p ? rkv_selector_find(p->selector)->n_query(p) : 0;
-    if (s->o.observe && s->o.policy.window > want)
+    const int all_q = s->o.observe & RKV_OBSERVE_QUERIES, all_mass = s->o.observe & RKV_OBSERVE_MASS;
+    const uint64_t n_layer = (uint64_t)c->n_layer, n_kv_head = (uint64_t)c->n_kv_head;
+    int want = p ? rkv_policy_n_query(p) : 0;
+    if (all_q && s->o.policy.window > want)
         want = s->o.policy.window;
-    if (s->n_past || !want)
+    if (s->n_past)
         return;
     out->n_observed = least(want, n);
-    out->observed = (uint64_t)out->n_observed * (uint64_t)(s->o.observe ? c->n_layer : 1) *
-                    (uint64_t)c->n_head * (uint64_t)c->d_head * sizeof(float);
+    out->observed = (uint64_t)out->n_observed * (all_q ? n_layer : 1) * (uint64_t)c->n_head *
+                    (uint64_t)c->d_head * sizeof(float);
+    if (all_mass || (p && rkv_policy_observes(p) & RKV_OBSERVE_MASS))
+        out->mass = (all_mass ? n_layer : 1) * n_kv_head * (uint64_t)n * sizeof(float);
+}
+
+/* Chunks, and what depends on them. */
+static void plan_chunk(rkv_prefill_plan *out, const rkv_session *s, int n)
+{
+    const rkv_model *m = s->m;
+    const int n_mass = out->mass ? n : 0;
+    const uint64_t keys = (uint64_t)n_mass * (uint64_t)m->config.n_kv_head;
+    out->n_chunk = rkv_row_attention_chunk(m, least(s->o.n_chunk, n), n_mass > 0);
+    out->scratch = rkv_step_scratch(&m->config, least(out->n_chunk, n)) * sizeof(float);
+    out->attention =
+        (uint64_t)rkv_team_size(s->team) * rkv_row_attention_floats(m, n_mass) * sizeof(float);
+    out->mass_sums = keys * sizeof(double);
+    out->tile_mass =
+        keys * (uint64_t)rkv_row_attention_tiles(m, out->n_chunk) * sizeof(float);
 }
 
 /* Rows of logits, their normed inputs, and what rkv_model_head takes. */
@@ -125,20 +142,19 @@ rkv_prefill_plan rkv_prefill_plan_of(const rkv_session *s, const rkv_policy *pol
         .pos = rows * sizeof(int32_t),
         .tables = rows * (uint64_t)m->rope[0].n_pair * 2 * (uint64_t)m->n_rope * sizeof(float),
         .panels = rkv_prefill_is_straight(n) ? 0 : rkv_model_panels_bytes(m),
-        .scratch = rkv_step_scratch(c, least(s->o.n_chunk, n)) * sizeof(float),
         .n_old = (uint64_t)c->n_kv_head * sizeof(int),
-        .attention = (uint64_t)rkv_team_size(s->team) * rkv_row_attention_floats(m) * sizeof(float),
     };
     growth g = {0};
     plan_observation(&p, s, policy, n);
+    plan_chunk(&p, s, n);
     for (int l = 0; l < c->n_layer; l++)
-        plan_layer(&g, s, policy, l, n, p.n_observed);
+        plan_layer(&g, s, policy, l, n);
     p.kv = (uint64_t)g.peak;
     if (with_rows)
         p.logits = logit_bytes(s, n);
     const int64_t late = g.now + (int64_t)p.logits;
     p.total = p.x + p.pos + p.tables + p.panels + p.scratch + p.n_old + p.attention + p.observed +
-              (uint64_t)(late > g.peak ? late : g.peak);
+              p.mass + p.mass_sums + p.tile_mass + (uint64_t)(late > g.peak ? late : g.peak);
     return p;
 }
 
@@ -158,7 +174,8 @@ rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, const rkv_policy *p
                                   int n, rkv_error *e)
 {
     const uint64_t small = 16 << 20;            /* its allocations themselves can fail */
-    const uint64_t rows = p->x + p->pos + p->tables + p->observed;
+    const uint64_t rows =
+        p->x + p->pos + p->tables + p->observed + p->mass + p->mass_sums + p->tile_mass;
     const uint64_t work = p->panels + p->scratch + p->n_old + p->attention + p->logits;
     if (p->total <= small)
         return RKV_OK;

@@ -19,6 +19,8 @@ typedef struct prefill {
     float *tables, *scratch;
     void *panels;
     int *n_old;                 /* [n_kv_head] */
+    double *mass;               /* [n_kv_head][n] of the layer at hand; NULL: nobody asks */
+    int n_chunk;
     rkv_panels w[RKV_W_COUNT];
     rkv_step step;
     rkv_row_attention attention;
@@ -45,12 +47,19 @@ static rkv_status alloc(prefill *f, const rkv_prefill_plan *p, rkv_error *e)
     f->scratch = take(p->scratch);
     f->n_old = take(p->n_old);
     f->attention.scratch = take(p->attention);
-    if (p->observed) {          /* queries that selectors look at */
-        rkv_mem_free(s->seen.q);
-        s->seen = (rkv_observation){take(p->observed), p->n_observed, s->o.observe};
+    f->n_chunk = p->n_chunk;
+    if (p->observed) {
+        s->seen.q = take(p->observed);
+        s->seen.n_query = p->n_observed;
+    }
+    if (p->mass) {
+        f->mass = take(p->mass_sums);
+        f->attention.tile_mass = take(p->tile_mass);
+        s->seen.mass = take(p->mass);
     }
     if (!f->x || !f->pos || !f->tables || !f->panels || !f->scratch || !f->n_old ||
-        !f->attention.scratch || (p->observed && !s->seen.q))
+        !f->attention.scratch || (p->observed && !s->seen.q) ||
+        (p->mass && (!f->mass || !f->attention.tile_mass || !s->seen.mass)))
         return rkv_fail(e, RKV_E_MEM,
                         "prefill of %d tokens: out of memory, %llu bytes are available; use a "
                         "smaller prompt or --ubatch-size",
@@ -80,18 +89,28 @@ static void set_step(prefill *f)
     f->attention.s = f->s;
     f->attention.pos0 = s->n_past;
     f->attention.n_old = f->n_old;
-    f->attention.n_query = s->seen.q ? s->seen.n_query : 0;
+    f->attention.n_query = s->seen.n_query;
     f->attention.observe_from = f->n - f->attention.n_query;
+    f->attention.n_mass = f->mass ? f->n : 0;
 }
 
-static float *observed_of(const prefill *f, int l)
+/* What is observed of layer l, before it begins. */
+static void observe(prefill *f, int l, int shrinks)
 {
     const rkv_session *s = f->s;
-    const rkv_config *c = &s->m->config;
-    if (!f->first_prompt || !s->seen.q)
-        return NULL;
-    const size_t row = (size_t)c->n_head * (size_t)c->d_head;
-    return s->seen.q + (s->seen.per_layer ? (size_t)l * (size_t)s->seen.n_query * row : 0);
+    const int wanted = shrinks || s->o.observe & RKV_OBSERVE_MASS;
+    f->attention.observed = f->first_prompt ? rkv_session_seen_q(s, l) : NULL;
+    f->attention.mass = f->mass && wanted && !rkv_session_skips(s, l) ? f->mass : NULL;
+    for (size_t i = 0; f->attention.mass && i < (size_t)s->m->config.n_kv_head * (size_t)f->n; i++)
+        f->mass[i] = 0.0;
+}
+
+/* The sums of the layer that is done, for selectors. */
+static void keep_mass(const prefill *f, int l)
+{
+    float *to = rkv_session_seen_mass(f->s, l, f->n);
+    for (size_t i = 0; i < (size_t)f->s->m->config.n_kv_head * (size_t)f->n; i++)
+        to[i] = (float)f->mass[i];
 }
 
 static rkv_status report(const prefill *f, int l, int done, rkv_error *e)
@@ -144,18 +163,19 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
     RKV_TRY(rkv_kv_reserve(s->kv, l, most_old + f->n + (shrinks ? 0 : room), e));
     if (!f->straight)
         rkv_model_panels(m, l, f->w, f->panels, s->team);
-    f->attention.observed = observed_of(f, l);
-    for (int i = 0; i < f->n; i += s->o.n_chunk) {
-        f->step.n_tok = least(s->o.n_chunk, f->n - i);
+    observe(f, l, shrinks);
+    for (int i = 0; i < f->n; i += f->n_chunk) {
+        f->step.n_tok = least(f->n_chunk, f->n - i);
         f->step.pos = f->pos + i;
         f->step.x = f->x + (ptrdiff_t)i * m->config.d_model;
         rkv_step_place(&f->step, &m->config, f->step.n_tok, f->scratch);
         m->arch->layer(m, &f->step, l);
         RKV_TRY(report(f, l, i + f->step.n_tok, e));
     }
+    if (f->attention.mass)
+        keep_mass(f, l);
     if (shrinks)
-        RKV_TRY(rkv_session_compress_layer(s, f->policy, l, f->attention.observed,
-                                           f->attention.n_query, room, e));
+        RKV_TRY(rkv_session_compress_layer(s, f->policy, l, room, e));
     return f->first_prompt && rkv_session_skips(s, l) ? trim_sliding(f, l, e) : RKV_OK;
 }
 
@@ -222,6 +242,20 @@ static rkv_status run(prefill *f, const int32_t *ids, size_t first, rkv_logits_f
     return RKV_OK;
 }
 
+/* Drops what was observed but for these RKV_OBSERVE_ bits. */
+static void forget(rkv_session *s, int but)
+{
+    if (!(but & RKV_OBSERVE_QUERIES)) {
+        rkv_mem_free(s->seen.q);
+        s->seen.q = NULL;
+        s->seen.n_query = 0;
+    }
+    if (!(but & RKV_OBSERVE_MASS)) {
+        rkv_mem_free(s->seen.mass);
+        s->seen.mass = NULL;
+    }
+}
+
 static void undo(const prefill *f)
 {
     rkv_session *s = f->s;
@@ -239,10 +273,7 @@ static void commit(prefill *f)
     if (f->first_prompt) {
         s->n_prompt = f->n;
         s->compressed = f->policy && s->cap < f->n;
-        if (!s->seen.per_layer) {
-            rkv_mem_free(s->seen.q);
-            s->seen = (rkv_observation){0};
-        }
+        forget(s, s->o.observe);
         return;
     }
     for (int l = 0; l < s->m->config.n_layer; l++)
@@ -274,6 +305,8 @@ rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_
     rkv_mem_free(f.scratch);
     rkv_mem_free(f.n_old);
     rkv_mem_free(f.attention.scratch);
+    rkv_mem_free(f.attention.tile_mass);
+    rkv_mem_free(f.mass);
     return status;
 }
 

@@ -8,6 +8,12 @@
  */
 enum { RKV_ROWS_PER_TILE = 192 };
 
+/* Where the attention mass of the keys is summed, weights stay until their rows are done. The rows
+ * of a tile go in so many at a time: their weights for 2048 keys fit a second-level cache of 512
+ * KiB, and 192 rows were up to 10 % slower at 8192 keys. A chunk then holds so many tiles at most.
+ */
+enum { RKV_MASS_ROWS = 64, RKV_MASS_TILES = 16 };
+
 typedef struct rkv_row_attention {
     rkv_session *s;
     int32_t pos0;               /* position of the first new row of the call */
@@ -15,11 +21,21 @@ typedef struct rkv_row_attention {
     float *observed;            /* [n_query][n_head][d_head] of this layer, or NULL */
     int32_t observe_from;       /* position of observed row 0 */
     int n_query;
+    double *mass;               /* [n_kv_head][n_mass] of this layer, to be added to; or NULL */
+    int n_mass; /* length of the first prompt, whose slots are its positions; 0: no mass anywhere */
+    float *tile_mass;           /* [n_kv_head][tiles of a chunk][n_mass] */
     float *scratch;             /* [team] times rkv_row_attention_floats */
 } rkv_row_attention;
 
-/* Floats of scratch per thread. */
-size_t rkv_row_attention_floats(const rkv_model *m);
+/* Floats of scratch per thread. n_mass: as above. */
+size_t rkv_row_attention_floats(const rkv_model *m, int n_mass);
+
+/* Rows of a chunk where n_chunk were asked for: with mass whole tiles, so that no tile, whose sums
+ * are rounded on their own, depends on n_chunk; at most RKV_MASS_TILES. */
+int rkv_row_attention_chunk(const rkv_model *m, int n_chunk, int with_mass);
+
+/* Tiles of a chunk. */
+int rkv_row_attention_tiles(const rkv_model *m, int chunk);
 
 /* The attend callback of rkv_step: appends k and v of the step's rows to the cache (room is
  * reserved), copies observed queries, fills att. ctx: rkv_row_attention. */

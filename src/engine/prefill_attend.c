@@ -6,32 +6,50 @@
 #include <string.h>
 
 
-/* Positions whose group of query heads makes up one tile. */
-static int positions_per_tile(const rkv_config *c)
+/* Positions whose group of query heads makes up so many rows. */
+static int positions_of(const rkv_config *c, int rows)
 {
-    const int n = RKV_ROWS_PER_TILE / (c->n_head / c->n_kv_head);
+    const int n = rows / (c->n_head / c->n_kv_head);
     return n > 0 ? n : 1;
 }
 
-static int rows_per_tile(const rkv_config *c)
+static int rows_of(const rkv_config *c, int rows)
 {
-    return positions_per_tile(c) * (c->n_head / c->n_kv_head);
+    return positions_of(c, rows) * (c->n_head / c->n_kv_head);
 }
 
-size_t rkv_row_attention_floats(const rkv_model *m)
+size_t rkv_row_attention_floats(const rkv_model *m, int n_mass)
 {
     const rkv_config *c = &m->config;
     /* queries and outputs, running maximum and sum, ranges (as wide as floats), attention's own */
-    const size_t rows = (size_t)rows_per_tile(c);
-    const size_t n = rows * (2 * (size_t)c->d_head + 4) +
-                     rkv_attend_scratch(&m->backend, (int)rows, c->d_head);
+    const int rows = rows_of(c, RKV_ROWS_PER_TILE);
+    size_t n = (size_t)rows * (2 * (size_t)c->d_head + 4) +
+               rkv_attend_scratch(&m->backend, rows, c->d_head);
+    if (n_mass)
+        n += rkv_attend_kept_floats(&m->backend, rows_of(c, RKV_MASS_ROWS), n_mass);
     return (n + 15) / 16 * 16;
+}
+
+int rkv_row_attention_tiles(const rkv_model *m, int chunk)
+{
+    const int per_tile = positions_of(&m->config, RKV_ROWS_PER_TILE);
+    return (chunk + per_tile - 1) / per_tile;
+}
+
+int rkv_row_attention_chunk(const rkv_model *m, int n_chunk, int with_mass)
+{
+    const int n_tile = rkv_row_attention_tiles(m, n_chunk);
+    if (!with_mass)
+        return n_chunk;
+    return (n_tile < RKV_MASS_TILES ? n_tile : RKV_MASS_TILES) *
+           positions_of(&m->config, RKV_ROWS_PER_TILE);
 }
 
 typedef struct layer_job {
     const rkv_row_attention *a;
     const rkv_step *step;
-    int l, n_tile;
+    int l;
+    int per_tile, n_tile;       /* positions of a tile, tiles */
 } layer_job;
 
 static void append_head(void *ctx, int h, int thread)
@@ -59,55 +77,100 @@ static void observe(const rkv_row_attention *a, const rkv_step *step)
     }
 }
 
-/* Rows of the step whose positions make up tile t, for one KV head. */
-static void attend_tile(const rkv_row_attention *a, const rkv_step *step, int l, int h, int t,
-                        float *scratch)
+typedef struct span {           /* positions of the step, for one KV head */
+    int h, first, n;
+} span;
+
+/* The attention of the span. mass != NULL: what each key gets of it is added there. */
+static void attend_span(const layer_job *j, span r, float *mass, float *scratch)
 {
+    const rkv_row_attention *a = j->a;
+    const rkv_step *step = j->step;
     const rkv_config *c = &a->s->m->config;
-    const int d = c->d_head, n_group = c->n_head / c->n_kv_head, per_tile = positions_per_tile(c);
-    const int first = t * per_tile, left = step->n_tok - first,
-              n_pos = left < per_tile ? left : per_tile;
-    const int n_q = n_pos * n_group, rows = rows_per_tile(c);
-    const size_t row = (size_t)n_group * (size_t)d;
-    float *q = scratch, *out = q + (size_t)rows * (size_t)d, *m = out + (size_t)rows * (size_t)d;
-    float *sum = m + rows;
-    int32_t *lo = (int32_t *)(void *)(sum + rows), *hi = lo + rows;
-    const rkv_kv_view kv = rkv_kv_view_of(a->s->kv, l, h);
-    for (int i = 0; i < n_pos; i++) {
-        const int32_t p = step->pos[first + i];
-        const int from = rkv_session_first_visible(a->s, l, &kv, p);
+    const int d = c->d_head, n_group = c->n_head / c->n_kv_head, n_q = r.n * n_group;
+    const size_t row = (size_t)n_group * (size_t)d, step_row = (size_t)c->n_kv_head * row,
+                 at = (size_t)r.first * step_row + (size_t)r.h * row;
+    float *q = scratch, *out = q + (ptrdiff_t)n_q * d, *m = out + (ptrdiff_t)n_q * d;
+    float *sum = m + n_q;
+    int32_t *lo = (int32_t *)(void *)(sum + n_q), *hi = lo + n_q;
+    float *work = (float *)(void *)(hi + n_q);
+    const rkv_kv_view kv = rkv_kv_view_of(a->s->kv, j->l, r.h);
+    for (int i = 0; i < r.n; i++) {
+        const int32_t p = step->pos[r.first + i];
+        const int from = rkv_session_first_visible(a->s, j->l, &kv, p);
         for (int g = 0; g < n_group; g++) {
             lo[i * n_group + g] = from;
-            hi[i * n_group + g] = a->n_old[h] + (p - a->pos0) + 1;
+            hi[i * n_group + g] = a->n_old[r.h] + (p - a->pos0) + 1;
         }
-        memcpy(q + (size_t)i * row,
-               step->q + ((size_t)(first + i) * (size_t)c->n_kv_head + (size_t)h) * row,
-               row * sizeof *q);
+        memcpy(q + (size_t)i * row, step->q + at + (size_t)i * step_row, row * sizeof *q);
     }
     step->be->ops.scale[RKV_DT_f32](q, c->attn_scale, n_q * d);
+    rkv_attend_kept kept;
+    if (mass)
+        kept = rkv_attend_kept_cut(step->be, work + rkv_attend_scratch(step->be, n_q, d), n_q,
+                                   kv.n_slot);
     rkv_attend_begin(out, m, sum, n_q, d);
-    rkv_attend_add(step->be, out, m, sum, q, n_q, lo, hi, &kv, NULL, (float *)(void *)(hi + rows));
+    rkv_attend_add(step->be, out, m, sum, q, n_q, lo, hi, &kv, NULL, mass ? &kept : NULL, work);
+    if (mass)
+        rkv_attend_mass(step->be, mass, &kept, m, sum, n_q, lo, hi, &kv, work);
     rkv_attend_end(step->be, out, sum, n_q, d);
-    for (int i = 0; i < n_pos; i++)
-        memcpy(step->att + ((size_t)(first + i) * (size_t)c->n_kv_head + (size_t)h) * row,
-               out + (size_t)i * row, row * sizeof *out);
+    for (int i = 0; i < r.n; i++)
+        memcpy(step->att + at + (size_t)i * step_row, out + (size_t)i * row, row * sizeof *out);
+}
+
+/* One past the last position of tile t. */
+static int tile_end(const layer_job *j, int t)
+{
+    return (t + 1) * j->per_tile < j->step->n_tok ? (t + 1) * j->per_tile : j->step->n_tok;
+}
+
+static float *tile_mass(const layer_job *j, int h, int t)
+{
+    return j->a->tile_mass + ((ptrdiff_t)h * j->n_tile + t) * j->a->n_mass;
 }
 
 static void tile_part(void *ctx, int i, int thread)
 {
     const layer_job *j = ctx;
-    attend_tile(j->a, j->step, j->l, i / j->n_tile, i % j->n_tile,
-                j->a->scratch + (size_t)thread * rkv_row_attention_floats(j->a->s->m));
+    const rkv_row_attention *a = j->a;
+    const int h = i / j->n_tile, t = i % j->n_tile, first = t * j->per_tile, end = tile_end(j, t);
+    float *scratch = a->scratch + (size_t)thread * rkv_row_attention_floats(a->s->m, a->n_mass);
+    if (!a->mass) {
+        attend_span(j, (span){h, first, end - first}, NULL, scratch);
+        return;
+    }
+    const int most = positions_of(&a->s->m->config, RKV_MASS_ROWS);
+    float *mass = tile_mass(j, h, t);
+    memset(mass, 0, (size_t)(j->step->pos[0] + end) * sizeof *mass);
+    for (int p = first; p < end; p += most)
+        attend_span(j, (span){h, p, end - p < most ? end - p : most}, mass, scratch);
+}
+
+/* The chunk's tiles in order, in double: each is a sum of no more than RKV_ROWS_PER_TILE terms in
+ * float, so the error does not grow with the prompt. */
+static void mass_part(void *ctx, int h, int thread)
+{
+    const layer_job *j = ctx;
+    double *mass = j->a->mass + (ptrdiff_t)h * j->a->n_mass;
+    (void)thread;
+    for (int t = 0; t < j->n_tile; t++) {
+        const float *more = tile_mass(j, h, t);
+        const int n = j->step->pos[0] + tile_end(j, t);
+        for (int i = 0; i < n; i++)
+            mass[i] += (double)more[i];
+    }
 }
 
 void rkv_row_attention_run(void *ctx, rkv_step *step, int l)
 {
     const rkv_row_attention *a = ctx;
     const rkv_config *c = &a->s->m->config;
-    const int per_tile = positions_per_tile(c);
-    layer_job j = {a, step, l, (step->n_tok + per_tile - 1) / per_tile};
+    layer_job j = {a, step, l, positions_of(c, RKV_ROWS_PER_TILE),
+                   rkv_row_attention_tiles(a->s->m, step->n_tok)};
     rkv_team_run(step->n_tok > 8 ? step->team : NULL, append_head, &j, c->n_kv_head);
     observe(a, step);
     /* Tiles differ in cost (a causal triangle): whoever is free takes the next. */
     rkv_team_run(step->team, tile_part, &j, c->n_kv_head * j.n_tile);
+    if (a->mass)
+        rkv_team_run(step->team, mass_part, &j, c->n_kv_head);
 }

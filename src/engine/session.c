@@ -49,6 +49,8 @@ static rkv_status check_options(rkv_session *s, rkv_error *e)
     if (o->n_chunk < 1 || o->n_chunk > MAX_CHUNK)
         return rkv_fail(e, RKV_E_ARG, "prefill chunk of %d rows, expected 1 to %d", o->n_chunk,
                         MAX_CHUNK);
+    if (o->observe & ~(RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS))
+        return rkv_fail(e, RKV_E_ARG, "observe is %d, expected bits RKV_OBSERVE_", o->observe);
     RKV_TRY(rkv_policy_check(&o->policy, e));
     const rkv_allocator *a = rkv_allocator_find(o->policy.allocator);
     if (a->needs_profile && rkv_policy_active(&o->policy) && !o->policy.profile)
@@ -109,6 +111,7 @@ void rkv_session_free(rkv_session *s)
     rkv_kv_free(s->kv);
     rkv_mem_free(s->budget);
     rkv_mem_free(s->seen.q);
+    rkv_mem_free(s->seen.mass);
     rkv_mem_free(s->logits);
     rkv_mem_free(s->work);
     rkv_mem_free(s);
@@ -121,6 +124,7 @@ void rkv_session_forget(rkv_session *s)
         s->budget[l] = 0;
     }
     rkv_mem_free(s->seen.q);
+    rkv_mem_free(s->seen.mass);
     s->seen = (rkv_observation){0};
     s->n_past = s->n_prompt = s->cap = s->compressed = s->has_logits = 0;
 }
@@ -132,19 +136,44 @@ int rkv_session_room(const rkv_session *s)
     return left < MOST ? left : MOST;
 }
 
+float *rkv_session_seen_q(const rkv_session *s, int l)
+{
+    const rkv_config *c = &s->m->config;
+    const size_t layer = (size_t)s->seen.n_query * (size_t)c->n_head * (size_t)c->d_head;
+    const int all = s->o.observe & RKV_OBSERVE_QUERIES;
+    return s->seen.q ? s->seen.q + (all ? (size_t)l * layer : 0) : NULL;
+}
+
+float *rkv_session_seen_mass(const rkv_session *s, int l, int n)
+{
+    const size_t layer = (size_t)s->m->config.n_kv_head * (size_t)n;
+    const int all = s->o.observe & RKV_OBSERVE_MASS;
+    return s->seen.mass ? s->seen.mass + (all ? (size_t)l * layer : 0) : NULL;
+}
+
+/* n floats; NULL stays NULL. */
+static rkv_status copy_floats(float **to, const float *from, size_t n, rkv_error *e)
+{
+    if (!from)
+        return RKV_OK;
+    *to = rkv_mem_alloc(n * sizeof *from);
+    if (!*to)
+        return rkv_fail(e, RKV_E_MEM, "session: out of memory for a copy of what was observed");
+    memcpy(*to, from, n * sizeof *from);
+    return RKV_OK;
+}
+
+/* Between calls a session holds only what is observed of all layers. */
 static rkv_status copy_observation(rkv_session *to, const rkv_session *from, rkv_error *e)
 {
     const rkv_config *c = &from->m->config;
-    if (!from->seen.q || !from->seen.per_layer)
-        return RKV_OK;
-    const size_t n = (size_t)c->n_layer * (size_t)from->seen.n_query * (size_t)c->n_head *
-                     (size_t)c->d_head * sizeof *from->seen.q;
-    to->seen = from->seen;
-    to->seen.q = rkv_mem_alloc(n);
-    if (!to->seen.q)
-        return rkv_fail(e, RKV_E_MEM, "session: out of memory for a copy of the observed queries");
-    memcpy(to->seen.q, from->seen.q, n);
-    return RKV_OK;
+    const size_t n_layer = (size_t)c->n_layer;
+    to->seen.n_query = from->seen.n_query;
+    RKV_TRY(copy_floats(&to->seen.q, from->seen.q,
+                        n_layer * (size_t)from->seen.n_query * (size_t)c->n_head *
+                            (size_t)c->d_head, e));
+    return copy_floats(&to->seen.mass, from->seen.mass,
+                       n_layer * (size_t)c->n_kv_head * (size_t)from->n_prompt, e);
 }
 
 rkv_status rkv_session_fork(rkv_session **out, const rkv_session *from, rkv_error *e)

@@ -8,10 +8,13 @@
 #include "policy/policy.h"
 #include "rkv.h"
 
-typedef struct rkv_observation {        /* queries that selectors score by */
-    float *q; /* [n_layer][n_query][n_head][d_head], scaled and rotated; NULL: not kept */
-    int n_query;                /* of the last positions of the first prompt */
-    int per_layer; /* 0: one layer's worth, reused: layers are compressed as they are done */
+/* What selectors score by, of the first prompt. Kept for every layer where its bit is set in
+ * o.observe; else one layer's worth, reused: layers are compressed as they are done. */
+typedef struct rkv_observation {
+    float *q; /* [n_layer or 1][n_query][n_head][d_head], scaled and rotated; NULL: not kept */
+    int n_query;                /* of the last positions */
+    float *mass; /* [n_layer or 1][n_kv_head][n] attention that each key got from all queries of the
+                    group; NULL: not kept. Layers that are skipped have none */
 } rkv_observation;
 
 struct rkv_session {
@@ -55,14 +58,19 @@ enum { RKV_SLIDING_ROOM = 256 };
 /* Checks ids and length before anything is touched. */
 rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
 
-/* compress.c: chooses and keeps slots of layer l of the first prompt, all heads, leaving `room`
- * free slots in each; q: the layer's observed queries [n_query][n_head][d_head]. RKV_E_MEM: some
- * heads may be done, the others are as they were. */
-rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, const float *q,
-                                      int n_query, int room, rkv_error *e);
+/* What s->seen holds of layer l (of the layer at hand, where it holds one): q[n_query][n_head][d_head]
+ * and mass[n_kv_head][n], n the length of the first prompt; NULL: not kept. */
+float *rkv_session_seen_q(const rkv_session *s, int l);
+float *rkv_session_seen_mass(const rkv_session *s, int l, int n);
+
+/* compress.c: chooses and keeps slots of layer l of the first prompt, all heads, by what was seen of
+ * it, leaving `room` free slots in each. RKV_E_MEM: some heads may be done, the others are as they
+ * were. */
+rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
+                                      rkv_error *e);
 
 /* Floats of scratch that this takes for each KV head of a layer of n slots. */
-size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n, int n_query);
+size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n);
 
 /* Budgets of the policy for a prompt of n tokens into s->budget and s->cap. */
 rkv_status rkv_session_budget(rkv_session *s, const rkv_policy *p, int n, rkv_error *e);

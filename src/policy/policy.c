@@ -147,6 +147,20 @@ int rkv_policy_active(const rkv_policy *p)
     return s && !s->keeps_all && p->budget_kind != RKV_BUDGET_NONE;
 }
 
+int rkv_policy_n_query(const rkv_policy *p)
+{
+    const rkv_selector *s = rkv_selector_find(p->selector);
+    return s->n_query ? s->n_query(p) : 0;
+}
+
+int rkv_policy_observes(const rkv_policy *p)
+{
+    if (!rkv_policy_active(p))
+        return 0;
+    return (rkv_policy_n_query(p) ? RKV_OBSERVE_QUERIES : 0) |
+           (rkv_selector_find(p->selector)->needs_mass ? RKV_OBSERVE_MASS : 0);
+}
+
 static rkv_status out_of_range(const char *what, double v, const char *range, rkv_error *e)
 {
     return rkv_fail(e, RKV_E_ARG, "policy: %s is %g, expected %s", what, v, range);

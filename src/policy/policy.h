@@ -17,20 +17,26 @@ typedef struct rkv_observed {   /* what one (layer, KV head) is scored by */
     rkv_kv_view kv;             /* all n prompt tokens, slot i at position i */
     const float *q; /* [n_query][n_group][d_head] scaled, rotated queries of the head's group */
     int n_query, n_group;       /* the queries are those of the last n_query prompt positions */
+    const float *mass; /* [n] attention that each key got, summed over all prompt queries of the
+                          group; NULL where the selector does not look at it */
 } rkv_observed;
 
 typedef struct rkv_selector {
     const char *name;
     int keeps_all;              /* "full" */
-    /* Queries it must observe, last ones of the prompt; 0: none. */
+    int needs_mass;
+    /* Queries it must observe, last ones of the prompt; NULL: none. */
     int (*n_query)(const rkv_policy *p);
-    /* Floats of scratch for one head. */
+    /* Floats of scratch for one head; NULL: none. */
     size_t (*scratch)(const rkv_policy *p, int n, int n_group, int d_head);
     /* score[t] of positions t < n - window: the higher the more worth keeping. */
     void (*score)(const rkv_policy *p, const rkv_observed *o, float *score, float *scratch);
 } rkv_selector;
 
 const rkv_selector *rkv_selector_find(const char *name);       /* NULL: unknown */
+
+/* n_query of the policy's selector, 0 where it has none. */
+int rkv_policy_n_query(const rkv_policy *p);
 
 /* keep[0..budget) = the window (last `window` positions) and the budget - window best-scored
  * positions before it, ascending; equal scores: the lower position wins. window <= budget < n.

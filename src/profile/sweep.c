@@ -163,7 +163,7 @@ static void attend_prompt(const walk *w, const item *t, const rkv_kv_view *kv, i
         if (seed >= 0)
             rkv_sweep_perturb(t->v_plain, be, kv, h, first, n, w->n_prompt, key, w->o->noise);
         rkv_attend_add(be, t->out, t->m, t->l, t->q, rows, t->lo, t->hi, &part,
-                       seed >= 0 ? t->v_plain : NULL, t->attend);
+                       seed >= 0 ? t->v_plain : NULL, NULL, t->attend);
     }
     if (seed >= 0)
         rkv_sweep_perturb(t->v_plain, be, kv, h, n_whole, kv->n_slot - n_whole, w->n_prompt, key,
@@ -189,7 +189,7 @@ static void attend_group(const walk *w, int l, int g, int h, float *scratch)
         t.lo[r] = t.lo[r] > n_whole ? t.lo[r] - n_whole : 0;
         t.hi[r] = n_own - w->n_fed + r / n_group + 1;
     }
-    rkv_attend_add(be, t.out, t.m, t.l, t.q, rows, t.lo, t.hi, &own, NULL, t.attend);
+    rkv_attend_add(be, t.out, t.m, t.l, t.q, rows, t.lo, t.hi, &own, NULL, NULL, t.attend);
     rkv_attend_end(be, t.out, t.l, rows, c->d_head);
     const size_t row = (size_t)n_group * (size_t)c->d_head;
     for (int i = 0; i < w->n_fed; i++)

@@ -125,6 +125,19 @@ def check_selection():
         check(np.allclose(got, np.transpose(rows), rtol=1e-12), f"scores {average} {first}")
     check(policy.snapkv_scores(q, k[:, -w:], scale).shape == (n_kv, 0), "nothing before the window")
 
+    q, mass = rng.standard_normal((n, n_kv * group, d)), np.zeros((n_kv, n))
+    for head in range(n_kv * group):
+        for i in range(n):
+            e = np.exp([scale * (q[i, head] @ k[head // group, t]) for t in range(i + 1)])
+            mass[head // group, :i + 1] += e / e.sum() / group
+    got = policy.attention_mass(q, k, scale, rows=4)
+    check(np.allclose(got, mass, rtol=1e-12), "attention mass")
+    check(np.allclose(got.sum(axis=1), n), "each query gives 1")
+    check((policy.scores("h2o", q, k, scale, w) == policy.attention_mass(q, k, scale)[:, :n - w]).all(), "h2o")
+    seen = [[mass[h, t] / (n - t) for t in range(n - w)] for h in range(n_kv)]
+    check(np.allclose(policy.scores("observed", q, k, scale, w), seen, rtol=1e-12), "observed")
+    check(policy.scores("snapkv", q, k, scale, w, kernel=3).shape == (n_kv, n - w), "snapkv by name")
+
 
 def check_kl():
     p, q = np.log([[0.5, 0.25, 0.25]]), np.log([[0.25, 0.25, 0.5]])

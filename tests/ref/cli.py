@@ -62,8 +62,9 @@ def select(a, model, session, ids):
 
     def watch(l, x, q, cache):
         if not c.sliding[l]:
-            scores[l] = policy.snapkv_scores(q[-a.window:], np.stack(cache.k), c.attn_scale,
-                                             a.kernel, a.average, a.pool_first)
+            selector = "snapkv" if a.policy == "ripple" else a.policy
+            scores[l] = policy.scores(selector, q, np.stack(cache.k), c.attn_scale, a.window,
+                                      kernel=a.kernel, average=a.average, pool_first=a.pool_first)
 
     session.rows(ids, watch=watch)
     layers = [(l, b, session.caches[l], scores[l]) for l, b in zip(c.compressible, budgets)]
@@ -148,7 +149,7 @@ def cmd_compare(a):
 
 def add_budget_options(p, profile):
     p.add_argument("--budget", required=True, help='share ("10%%") or tokens per layer and head')
-    p.add_argument("--policy", choices=("snapkv", "ripple"),
+    p.add_argument("--policy", choices=("snapkv", "h2o", "observed", "ripple"),
                    default="ripple" if profile else "snapkv")
     p.add_argument("--profile", required=profile, help="profile of ripple")
     p.add_argument("--r", type=float, default=1.5)

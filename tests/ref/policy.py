@@ -1,7 +1,8 @@
-"""Which cached tokens stay: exact integer budgets per layer, and SnapKV's selection.
+"""Which cached tokens stay: exact integer budgets per layer, and selection by SnapKV, H2O and observed
+attention.
 
 Budgets are rational arithmetic: given the weights, no rounding decides. Sources: Xu et al. 2026
-(RippleKV), Li et al. 2024 (SnapKV); where they leave a choice open, the pinned one of this project.
+(RippleKV), Li et al. 2024 (SnapKV), Zhang et al. 2023 (H2O), kvpress (observed attention); where they leave a choice open, the pinned one of this project.
 """
 from fractions import Fraction
 
@@ -96,6 +97,32 @@ def snapkv_scores(q, k, scale, kernel=KERNEL, average=False, pool_first=False):
     if pool_first:
         return pool(mass, kernel, average).mean(axis=1)
     return pool(mass.mean(axis=1), kernel, average)
+
+
+def attention_mass(q, k, scale, rows=128):
+    """Attention [n_kv_head][n] that each key gets, summed over all n queries, mean over the group, in
+    float64. q [n][n_head][d_head], k [n_kv_head][n][d_head]: of all positions of the prompt."""
+    n, n_head, _ = q.shape
+    group = n_head // len(k)
+    mass = np.zeros(k.shape[:2])
+    for h, keys in enumerate(k.astype(np.float64)):
+        for i in range(0, n, rows):
+            part = q[i:i + rows, h * group:(h + 1) * group].astype(np.float64)
+            score = part @ keys.T * scale
+            score[np.arange(n) > np.arange(i, i + len(part))[:, None, None] + np.zeros((group, 1))] = -np.inf
+            mass[h] += softmax(score).sum(axis=(0, 1)) / group
+    return mass
+
+
+def scores(selector, q, k, scale, window=WINDOW, **pooling):
+    """Scores [n_kv_head][n - window] of a selector; q and k as for attention_mass."""
+    if selector == "snapkv":
+        return snapkv_scores(q[-window:], k, scale, **pooling)
+    mass = attention_mass(q, k, scale)
+    n = mass.shape[1]
+    if selector == "observed":          # by the number of queries that see the key
+        mass = mass / (n - np.arange(n))
+    return mass[:, :max(n - window, 0)]
 
 
 def top_positions(score, n_keep):

@@ -1,0 +1,14 @@
+/* Observed attention: H2O's sums divided by the number of queries that can see the key, so that an
+ * early key does not win by its age. Source: METHOD section 8; kvpress calls it so. */
+#include "config.h"
+#include "policy/policy.h"
+
+static void score(const rkv_policy *p, const rkv_observed *o, float *out, float *scratch)
+{
+    const int n = o->kv.n_slot, n_scored = n - p->window;
+    (void)scratch;
+    for (int t = 0; t < n_scored; t++)
+        out[t] = o->mass[t] / ((float)o->n_group * (float)(n - t));
+}
+
+const rkv_selector rkv_selector_observed = {.name = "observed", .needs_mass = 1, .score = score};
