@@ -15,6 +15,7 @@ typedef enum rkv_gemm_path {
     /* Our kernels with sums in f32: weights and inputs of products rounded to bf16, and the weights
      * and values of prefill's attention; its queries and keys are two bf16 each. */
     RKV_GEMM_BF16,
+    RKV_GEMM_INT16,             /* weights and inputs in 16-bit integers with scales; no attention */
     RKV_GEMM_PATHS
 } rkv_gemm_path;
 
@@ -45,7 +46,7 @@ void rkv_matvec(const rkv_backend *be, float *y, const rkv_matrix *w, const floa
 
 /* A weight matrix unpacked for products with many rows, in the layout of the backend's path: f32
  * [panel][n_in][nr], the last panel as wide as there are rows left; with blas plain rows
- * [n_out][n_in]; with bf16 that of pairs.h. */
+ * [n_out][n_in]; with bf16 and int16 that of pairs.h. */
 typedef struct rkv_panels {
     void *data;
     void *scratch;              /* written by products: one at a time */
@@ -65,7 +66,7 @@ rkv_panels rkv_panels_pack(const rkv_backend *be, void *data, void *scratch, con
                            int first, int n_out, rkv_team *team);
 
 /* out[i][j] = sum_p x[i][p] w[j][p], i < n_row; ldo, ldx: floats from row to row. A row's result
- * does not depend on n_row or the team (own kernels and bf16; OpenBLAS does not promise it). */
+ * does not depend on n_row or the team (own kernels, bf16, int16; OpenBLAS does not promise it). */
 void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
                         ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team);
 
