@@ -61,8 +61,10 @@ uint32_t rkv_cpu_detect(void)
     const uint32_t want = AVX512F | AVX512DQ | AVX512BW | avx512vl;
     if ((saved & ZMM) == ZMM && (b & want) == want)
         features |= RKV_ISA_avx512;
+#ifdef HAVE_VNNI /* else the tier would have no kernels of its own, and int16 be slower than f32 */
     if (features == RKV_ISA_avx512 && c & AVX512_VNNI)
         features |= RKV_ISA_vnni;
+#endif
     const uint32_t tiles = AMX_BF16 | AMX_TILE;
     if (features == RKV_ISA_vnni && (saved & TILE) == TILE && (d & tiles) == tiles &&
         amx_permitted())

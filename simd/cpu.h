@@ -18,7 +18,8 @@ enum {
 /* Features of this machine. */
 uint32_t rkv_cpu_detect(void);
 
-/* Features up to the named tier ("ref", "avx2", "avx512", "vnni", "amx"); 0 and *ok = 0 for others. */
+/* Features up to the named tier ("ref", "avx2", "avx512", "vnni", "amx"); 0 and *ok = 0 for
+ * others. */
 uint32_t rkv_cpu_tier_mask(const char *name, int *ok);
 
 /* Name of the strongest tier within a mask. */

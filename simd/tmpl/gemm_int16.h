@@ -1,7 +1,5 @@
-/* gemm_int16 on the vector vocabulary; contract in kernels.h. The tier defines GEMM_ROWS, the rows of
- * its register tile (2 GEMM_ROWS sums, two vectors of b and a broadcast must fit the registers),
- * GEMM_EACH_ROWS(X), which is X(1) X(2) ... X(GEMM_ROWS), and add_pairs(sum, a, b): sum plus the
- * two products of each pair.
+/* gemm_int16 on the vector vocabulary; contract in kernels.h. The tier defines GEMM_ROWS and
+ * GEMM_EACH_ROWS(X) as for gemm.h, and add_pairs(sum, a, b): sum plus the products of each pair.
  * A block of 256 x 32 numbers of b, 16 KiB, stays in the first-level cache while all rows pass. */
 
 typedef struct int16_part {

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "int16.h"
@@ -108,7 +107,7 @@ static int gemm_cases(rkv_dtype dt)
     return GEMM_CASES;
 }
 
-/* k numbers, `step` apart within pairs, of a norm just below 32767: even ones, any, or one alone. */
+/* k numbers, their pairs `step` apart, of a norm just below 32767: equal, one alone, or any. */
 static void fill(int16_t *to, ptrdiff_t step, int k, case_rng *r)
 {
     const int mode = (int)rng_below(r, 4);
@@ -130,7 +129,7 @@ static void gemm_draw(kernel_case *c, int index, case_rng *r)
     c->kind = (input_kind)(index % INPUT_KINDS);
     c->dim[M] = small ? (int)rng_below(r, 35) : case_dim(deep ? 34 : 70, r);
     c->dim[N] = small ? (int)rng_below(r, 35) : case_dim(deep ? 34 : 70, r);
-    c->dim[K] = 2 + 2 * (int)rng_below(r, small ? 8 : deep ? 500 : RKV_INT16_BLOCK / 2);
+    c->dim[K] = 2 * (int)rng_below(r, small ? 9 : deep ? 500 : RKV_INT16_BLOCK / 2 + 1);
     c->dim[ACC] = (int)rng_below(r, 2);
     const size_t m = (size_t)c->dim[M], n = (size_t)c->dim[N], k = (size_t)c->dim[K];
     case_floats(c, c->dim[ACC] ? OPERAND_INOUT : OPERAND_OUT, m, n, r)->apart = 1;
@@ -188,8 +187,8 @@ static int gemm_judge(const kernel_case *c, char *text)
     return judge_bits(c, C, text);
 }
 
-/* A row of four numbers times two columns, of which the second shows a sum as large as they get; and
- * one whose scale is no number. */
+/* A row of four numbers times two columns, of which the second has a sum as large as they get; and
+ * a row whose scale is no number. */
 static int gemm_known(kernel_fn f, rkv_dtype dt, char *text)
 {
     static const int16_t a[] = {1, -2, 3, 32767}, b[] = {5, 6, 0, 0, 7, 0, 0, 32767};
