@@ -45,6 +45,14 @@ RUN(pack_pairs)
     }
 }
 
+SHAPES(pack_int16) = {{"cache: 64 blocks of 256", 0, 64, 256, 0, 0, 1.5 * 64 * 256, 0}};
+RUN(pack_int16)
+{
+    for (int i = 0; i < s->m; i++)
+        a->y[i] = CALL(pack_int16)((int16_t *)(void *)(a->y + 1024) + i * s->n, a->x + i * s->n,
+                                   s->n);
+}
+
 SHAPES(matvec) = {
     {"cache: 32 x 2048", 0, 32, 2048, 0, 32 * 2048, 0, 2.0 * 32 * 2048},
     {"memory: 1024 x 2048", 1, 1024, 2048, 0, 1024 * 2048, 0, 2.0 * 1024 * 2048},
@@ -80,6 +88,14 @@ RUN(gemm_pairs)
     const ptrdiff_t lda = s->k + 32;            /* no power of two: rows of a share no set */
     const uint16_t *rows = (const uint16_t *)(const void *)a->w, *pairs = rows + s->m * lda;
     CALL(gemm_pairs)(a->y, s->n, rows, lda, pairs, s->n, s->m, s->n, s->k, 0);
+}
+
+/* Zeros: integers take the same time whatever they are, and these never leave 32 bits. */
+SHAPES(gemm_int16) = {{"cache: 256 x 32 x 256", 0, 256, 32, 256, 0, 0, 2.0 * 256 * 32 * 256}};
+RUN(gemm_int16)
+{
+    static const int16_t rows[256 * (256 + 32)], pairs[32 * 256];
+    CALL(gemm_int16)(a->y, s->n, rows, s->k + 32, a->x, 1, pairs, s->n, a->z, s->m, s->n, s->k, 0);
 }
 
 SHAPES(transpose) = {

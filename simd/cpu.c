@@ -10,6 +10,7 @@ static const struct {
     {"ref", RKV_ISA_ref},
     {"avx2", RKV_ISA_avx2},
     {"avx512", RKV_ISA_avx512},
+    {"vnni", RKV_ISA_vnni},
     {"amx", RKV_ISA_amx},
 };
 enum { n_tiers = sizeof tiers / sizeof *tiers };
@@ -46,6 +47,7 @@ uint32_t rkv_cpu_detect(void)
     enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29 };       /* 1: ecx */
     enum { AVX2 = 1 << 5, AVX512F = 1 << 16, AVX512DQ = 1 << 17, AVX512BW = 1 << 30 }; /* 7: ebx */
     const uint32_t avx512vl = 1u << 31;
+    enum { AVX512_VNNI = 1 << 11 };                                                 /* 7: ecx */
     enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };                                /* 7: edx */
     enum { YMM = 0x06, ZMM = 0xe6, TILE = 0x60000 };    /* register states that XCR0 names */
     uint32_t a, b, c, d;
@@ -59,8 +61,12 @@ uint32_t rkv_cpu_detect(void)
     const uint32_t want = AVX512F | AVX512DQ | AVX512BW | avx512vl;
     if ((saved & ZMM) == ZMM && (b & want) == want)
         features |= RKV_ISA_avx512;
+#ifdef HAVE_VNNI /* else the tier would have no kernels of its own, and int16 be slower than f32 */
+    if (features == RKV_ISA_avx512 && c & AVX512_VNNI)
+        features |= RKV_ISA_vnni;
+#endif
     const uint32_t tiles = AMX_BF16 | AMX_TILE;
-    if (features == RKV_ISA_avx512 && (saved & TILE) == TILE && (d & tiles) == tiles &&
+    if (features == RKV_ISA_vnni && (saved & TILE) == TILE && (d & tiles) == tiles &&
         amx_permitted())
         features |= RKV_ISA_amx;
     return features;
@@ -91,5 +97,5 @@ const char *rkv_cpu_tier_name(uint32_t features)
 
 const char *rkv_cpu_tier_list(void)
 {
-    return "ref, avx2, avx512, amx";
+    return "ref, avx2, avx512, vnni, amx";
 }

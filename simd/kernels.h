@@ -37,6 +37,15 @@
 #define RKV_PROTO_pack_pairs(name) \
     void(name)(void *hi, void *lo, const float *a, const float *b, int n)
 
+/* A block of 0 <= n <= 256 floats as integers of 16 bits: out[i] = in[i] times the inverse scale,
+ * to nearest even; returns the scale norm / 32750, norm = max(sqrt(sum in^2), 2^-100): as fine as
+ * products of two blocks allow that must not overflow 32 bits (int16.h has the proof). out[i] times
+ * the scale is off by norm / 65000 at most. A block that is not finite becomes zeros with the scale
+ * NaN. out must not overlap in.
+ * All tiers agree to the bit: squares add up in double, one sum for each i modulo 16 in ascending
+ * i; sum l takes sum l + 8, then l + 4, l + 2, l + 1. */
+#define RKV_PROTO_pack_int16(name) float(name)(int16_t *out, const float *in, int n)
+
 /* y[j][r] = sum_i w[r][i] x[j][i] for n_x inputs and n_out rows of n_in elements, w_stride bytes
  * apart; ldy, ldx: floats from input to input. n_x, n_out >= 0, n_in >= 0 and a multiple of
  * block_len. The bits of y[j][r] depend on row r and input j alone, so that inputs may be divided
@@ -68,6 +77,17 @@
 #define RKV_PROTO_gemm_pairs(name)                                                                 \
     void(name)(float *c, ptrdiff_t ldc, const uint16_t *a, ptrdiff_t lda, const uint16_t *b,       \
                ptrdiff_t ldb, int m, int n, int k, int acc)
+
+/* The same with integers, for one block of pack_int16 in each row of a and each column of b:
+ *     c[i][j] = fma((float)S b_scale[j], a_scale[i], acc ? c[i][j] : 0), S = sum_p a[i][p] b[p][j].
+ * a_scale: lds floats from row to row. k % 2 == 0; any of m, n, k may be 0. S is exact: no sum of
+ * some of its products may leave 32 bits, and no number may be -32768. So all tiers agree to the
+ * bit, whatever the tile. A product of packed floats is off by 2^-15 sqrt(1/6) |a| |b| rms, with
+ * the norms of its two blocks, however uneven they are. */
+#define RKV_PROTO_gemm_int16(name)                                                                 \
+    void(name)(float *c, ptrdiff_t ldc, const int16_t *a, ptrdiff_t lda, const float *a_scale,     \
+               ptrdiff_t lds, const int16_t *b, ptrdiff_t ldb, const float *b_scale, int m, int n, \
+               int k, int acc)
 
 /* dst[c][r] = src[r][c] for words of 32 bits, r < n_row, c < n_col; ldd, lds: words from row to
  * row. Floats or pairs of 16 bits: no bit changes. */
@@ -129,9 +149,11 @@
     RKV_OP(unpack) \
     RKV_OP(pack) \
     RKV_OP(pack_pairs) \
+    RKV_OP(pack_int16) \
     RKV_OP(matvec) \
     RKV_OP(gemm) \
     RKV_OP(gemm_pairs) \
+    RKV_OP(gemm_int16) \
     RKV_OP(transpose) \
     RKV_OP(kv_score) \
     RKV_OP(kv_mix) \

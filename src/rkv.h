@@ -67,7 +67,7 @@ typedef struct rkv_model_info {
     const char *quantization;           /* type that holds most of the weights: "q4_k", ... */
     const char *fingerprint;            /* 16 hex digits over shapes, types and sampled content */
     const char *chat_template;          /* Jinja text from the file; NULL when it has none */
-    const char *tier;                   /* kernels in use: "ref", "avx2", "avx512", "amx" */
+    const char *tier;                   /* kernels in use: "ref", "avx2", "avx512", "vnni", "amx" */
     int n_layer, n_head, n_kv_head, d_head, d_model, d_ff, n_vocab;
     int n_ctx_train;                    /* context length of the training */
     int n_layer_sliding;                /* layers with a sliding window: outside every budget */
@@ -81,8 +81,8 @@ typedef struct rkv_model_info {
  * mapping: while the model lives, its files may be replaced (rename) or unlinked, but not shortened
  * or overwritten in place. Touching a page that is gone raises SIGBUS, which the library leaves to
  * its host (the rkv command ends with one line and exit code 3). The environment variable RKV_CPU
- * names the strongest kernel tier to use; RKV_GEMM=own, blas or bf16 chooses how prefill multiplies
- * (default: what suits the tier).
+ * names the strongest kernel tier to use; RKV_GEMM=own, blas, bf16 or int16 chooses how prefill
+ * multiplies (default: what suits the tier).
  * Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_UNSUPPORTED, RKV_E_MEM; RKV_E_ARG for a bad RKV_CPU or
  * RKV_GEMM. */
 RKV_API rkv_status rkv_model_load(rkv_model **out, const char *path, rkv_error *e);

@@ -511,7 +511,7 @@ static void check_family(const tiny_options *t)
 
 int main(void)
 {
-    setenv("RKV_GEMM", "own", 1); /* the tolerances are those of f32; check_bf16 has the others */
+    setenv("RKV_GEMM", "own", 1); /* the tolerances are those of f32; check_pairs has the others */
     tiny_options t = tiny_defaults();
     static const char *const families[] = {"llama", "qwen2", "qwen3"};
     static const char *const ropes[] = {"llama3", "linear", "yarn"};

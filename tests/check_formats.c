@@ -20,7 +20,7 @@
 
 enum { MAX_BLOCKS = 4096, MAX_WEIGHTS = 400 * 256, MAX_BLOCK_BYTES = 400 * 210 };
 
-static const char *const tiers[] = {"ref", "avx2", "avx512", "amx"};
+static const char *const tiers[] = {"ref", "avx2", "avx512", "vnni", "amx"};
 enum { n_tier = sizeof tiers / sizeof *tiers };
 
 static unsigned char blocks[MAX_BLOCK_BYTES];

@@ -25,8 +25,8 @@ static const kernel_row rows[] = {
 };
 enum { n_rows = sizeof rows / sizeof *rows };
 
-/* Tiers that can run here. The builds that emulate a tier are for that tier alone; AVX-512 is
- * emulated by AVX2, AMX by portable C. */
+/* Tiers that can run here. The builds that emulate tiers are for those alone; AVX-512 and its VNNI
+ * are emulated by AVX2, AMX by portable C. */
 #if defined RKV_EMULATE_AMX
 static const char *const all = "*_amx";
 static uint32_t features(void)
@@ -34,11 +34,11 @@ static uint32_t features(void)
     return RKV_ISA_amx;
 }
 #elif defined RKV_EMULATE_AVX512
-static const char *const all = "*_avx512";
+static const char *const all = "*[5n][1n][2i]"; /* avx512, vnni */
 static uint32_t features(void)
 {
     const uint32_t have = rkv_cpu_detect();
-    return have & RKV_ISA_avx2 ? have | RKV_ISA_avx512 : have;
+    return have & RKV_ISA_avx2 ? have | RKV_ISA_vnni : have;
 }
 #else
 static const char *const all = "*";

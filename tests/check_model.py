@@ -118,7 +118,7 @@ def main():
     p.add_argument("--rkv", required=True)
     p.add_argument("--model", required=True)
     a = p.parse_args()
-    # The limits are those of products in f32; bf16, which AMX uses, has its own (check_bf16).
+    # The limits are those of products in f32; bf16 and integers, which AMX and VNNI use, have their own (check_pairs).
     os.environ.setdefault("RKV_GEMM", "own")
     model = Model(a.model, np.float32)
     text = (DATA / "handbook.txt").read_text(encoding="utf-8")

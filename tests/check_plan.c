@@ -153,8 +153,8 @@ int main(void)
 {
     const tiny_options t = tiny_defaults();
     made_ids(ids, N + MORE, t.n_vocab, 5);
-    static const char *const gemm[] = {"own", "bf16"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const gemm[] = {"own", "bf16", "int16"};
+    for (int i = 0; i < 3; i++) {
         check_family(t, "llama", gemm[i]);
         check_family(t, "gemma3", gemm[i]);
     }

@@ -83,8 +83,9 @@ static void print_help(FILE *f)
     fputs("\nrkv COMMAND --help tells the options; rkv --version the version.\n"
           "Exit codes: 0 ok, 1 failed, 2 usage, 3 bad input file, 4 does not fit in memory, 130 "
           "interrupted.\n"
-          "RKV_CPU=ref|avx2|avx512|amx limits the kernels to a tier; RKV_CUDA_PLUGIN=FILE names a "
-          "plug-in for\nGPUs other than the installed one.\n", f);
+          "RKV_CPU=ref|avx2|avx512|vnni|amx limits the kernels to a tier; "
+          "RKV_GEMM=auto|own|blas|bf16|int16 chooses\nhow prefill multiplies; "
+          "RKV_CUDA_PLUGIN=FILE names a plug-in for GPUs other than the installed one.\n", f);
 }
 
 /* A closed standard stream gets its number taken, with the wrong direction: else the next file that

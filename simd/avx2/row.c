@@ -3,6 +3,7 @@
 #include "kernels.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "attr.h"
 #include "vec/vec_avx2.h"

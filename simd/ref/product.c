@@ -67,6 +67,26 @@ void rkv_gemm_pairs_bf16_ref(float *c, ptrdiff_t ldc, const uint16_t *a, ptrdiff
         }
 }
 
+void rkv_gemm_int16_f32_ref(float *c, ptrdiff_t ldc, const int16_t *a, ptrdiff_t lda,
+                            const float *a_scale, ptrdiff_t lds, const int16_t *b, ptrdiff_t ldb,
+                            const float *b_scale, int m, int n, int k, int acc)
+{
+    for (int i = 0; i < m; i++)
+        for (int j0 = 0; j0 < n; j0 += PAIR_COLUMNS) {
+            const int w = n - j0 < PAIR_COLUMNS ? n - j0 : PAIR_COLUMNS;
+            int32_t sum[PAIR_COLUMNS] = {0};
+            for (int p = 0; p < k; p += 2) {
+                const int16_t *x = a + i * lda + p, *pair = b + p * ldb + 2 * (ptrdiff_t)j0;
+                for (int j = 0; j < w; j++)
+                    sum[j] += x[0] * pair[2 * j] + x[1] * pair[2 * j + 1];
+            }
+            float *row = c + i * ldc + j0;
+            for (int j = 0; j < w; j++)
+                row[j] =
+                    fmaf((float)sum[j] * b_scale[j0 + j], a_scale[i * lds], acc ? row[j] : 0.0f);
+        }
+}
+
 void rkv_transpose_f32_ref(void *dst, ptrdiff_t ldd, const void *src, ptrdiff_t lds, int n_row,
                            int n_col)
 {

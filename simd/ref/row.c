@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "f16.h"
+#include "int16.h"
 
 void rkv_unpack_f32_ref(float *out, const void *src, int64_t n)
 {
@@ -56,6 +57,22 @@ void rkv_pack_pairs_bf16_ref(void *hi, void *lo, const float *a, const float *b,
         l[2 * i] = rkv_f32_to_bf16(a[i] - rkv_bf16_to_f32(h[2 * i]));
         l[2 * i + 1] = rkv_f32_to_bf16(b[i] - rkv_bf16_to_f32(h[2 * i + 1]));
     }
+}
+
+float rkv_pack_int16_f32_ref(int16_t *out, const float *in, int n)
+{
+    enum { LANES = 16 };
+    double sum[LANES] = {0.0};
+    float inverse;
+    for (int i = 0; i < n; i++)
+        sum[i % LANES] += (double)in[i] * (double)in[i];
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
+            sum[l] += sum[l + half];
+    const float scale = rkv_int16_scale(sum[0], &inverse);
+    for (int i = 0; i < n; i++)
+        out[i] = inverse == 0.0f ? 0 : (int16_t)lrintf(in[i] * inverse);
+    return scale;
 }
 
 void rkv_rmsnorm_f32_ref(float *out, const float *x, const float *g, int n, float eps)

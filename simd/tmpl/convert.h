@@ -1,5 +1,6 @@
-/* unpack, pack and pack_pairs of plain 16-bit numbers on the vector vocabulary; contracts in
+/* unpack, pack, pack_pairs and pack_int16 of plain numbers on the vector vocabulary; contracts in
  * kernels.h. */
+#include "int16.h"
 
 void RKV_TIER(unpack_f16)(float *out, const void *src, int64_t n)
 {
@@ -60,4 +61,32 @@ void RKV_TIER(pack_pairs_bf16)(void *hi, void *lo, const float *a, const float *
         if (l)
             pairs_to(l + i, v_sub(x, v_near_bf16(x)), v_sub(y, v_near_bf16(y)), left);
     }
+}
+
+static inline vf load_some(const float *p, int n)
+{
+    return n >= V_LEN ? v_load(p) : v_load_n(p, n);
+}
+
+float RKV_TIER(pack_int16_f32)(int16_t *out, const float *in, int n)
+{
+    enum { LANES = 16, SUMS = LANES / V_LEN };
+    vd sum[2] = {vd_zero(), vd_zero()};
+    for (int i = 0; i < n; i += LANES) {
+        RKV_UNROLL(2)
+        for (int s = 0, at = i; s < SUMS && at < n; s++, at += V_LEN)
+            sum[s] = vd_add_square(sum[s], load_some(in + at, n - at));
+    }
+    float inverse;
+    const float scale = rkv_int16_scale(vd_sum(vd_add(sum[0], sum[1])), &inverse);
+    if (inverse == 0.0f) {
+        memset(out, 0, (size_t)n * sizeof *out);
+        return scale;
+    }
+    int i = 0;
+    for (; i + V_LEN <= n; i += V_LEN)
+        v_store_int16(out + i, v_mul(v_load(in + i), v_set(inverse)));
+    if (i < n)
+        v_store_int16_n(out + i, v_mul(v_load_n(in + i, n - i), v_set(inverse)), n - i);
+    return scale;
 }

@@ -59,6 +59,50 @@ static inline void v_fetch(const void *p)
     _mm_prefetch((const char *)p, _MM_HINT_T0);
 }
 
+/* V_LEN integers of 32 bits, or pairs of 16. */
+typedef __m256i vi;
+
+static inline vi vi_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+
+static inline vi vi_set(int32_t a)
+{
+    return _mm256_set1_epi32(a);
+}
+
+static inline vi vi_load(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+
+static inline vi vi_load_n(const void *p, int n)
+{
+    return _mm256_maskload_epi32(p, v_mask(n));
+}
+
+static inline vf v_from_int(vi a)
+{
+    return _mm256_cvtepi32_ps(a);
+}
+
+/* Rounded to nearest even as integers of 16 bits, where they fit. */
+static inline void v_store_int16(int16_t *p, vf a)
+{
+    const __m256i u = _mm256_cvtps_epi32(a);
+    _mm_storeu_si128((__m128i *)p,
+                     _mm_packs_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1)));
+}
+
+static inline void v_store_int16_n(int16_t *p, vf a, int n)
+{
+    int16_t some[8];
+    v_store_int16(some, a);
+    for (int i = 0; i < n; i++)
+        p[i] = some[i];
+}
+
 static inline vf v_load_f32(const float *p)
 {
     return v_load(p);
@@ -256,6 +300,12 @@ static inline vd vd_add_square(vd s, vf a)
     return (vd){_mm256_fmadd_pd(lo, lo, s.lo), _mm256_fmadd_pd(hi, hi, s.hi)};
 }
 
+static inline vd vd_add(vd a, vd b)
+{
+    return (vd){_mm256_add_pd(a.lo, b.lo), _mm256_add_pd(a.hi, b.hi)};
+}
+
+/* The upper half of the sums goes to the lower one, again and again. */
 static inline double vd_sum(vd s)
 {
     const __m256d a = _mm256_add_pd(s.lo, s.hi);

@@ -59,6 +59,43 @@ static inline void v_fetch(const void *p)
     _mm_prefetch((const char *)p, _MM_HINT_T0);
 }
 
+typedef __m512i vi;
+
+static inline vi vi_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
+static inline vi vi_set(int32_t a)
+{
+    return _mm512_set1_epi32(a);
+}
+
+static inline vi vi_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+static inline vi vi_load_n(const void *p, int n)
+{
+    return _mm512_castps_si512(v_load_n(p, n)); /* a load changes no bit */
+}
+
+static inline vf v_from_int(vi a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+
+static inline void v_store_int16(int16_t *p, vf a)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a)));
+}
+
+static inline void v_store_int16_n(int16_t *p, vf a, int n)
+{
+    _mm256_mask_storeu_epi16(p, v_mask(n), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a)));
+}
+
 static inline vf v_load_f32(const float *p)
 {
     return v_load(p);
@@ -237,6 +274,11 @@ static inline vd vd_add_square(vd s, vf a)
     const __m512d lo = _mm512_cvtps_pd(_mm512_castps512_ps256(a));
     const __m512d hi = _mm512_cvtps_pd(_mm512_extractf32x8_ps(a, 1));
     return (vd){_mm512_fmadd_pd(lo, lo, s.lo), _mm512_fmadd_pd(hi, hi, s.hi)};
+}
+
+static inline vd vd_add(vd a, vd b)
+{
+    return (vd){_mm512_add_pd(a.lo, b.lo), _mm512_add_pd(a.hi, b.hi)};
 }
 
 static inline double vd_sum(vd s)

@@ -15,6 +15,7 @@ typedef enum rkv_gemm_path {
     /* Our kernels with sums in f32: weights and inputs of products rounded to bf16, and the weights
      * and values of prefill's attention; its queries and keys are two bf16 each. */
     RKV_GEMM_BF16,
+    RKV_GEMM_INT16,             /* integers: products as pack_int16 and gemm_int16 define them */
     RKV_GEMM_PATHS
 } rkv_gemm_path;
 
@@ -25,11 +26,12 @@ typedef struct rkv_backend {
 } rkv_backend;
 
 /* Picks kernels for this CPU, no stronger than the environment variable RKV_CPU names.
- * RKV_GEMM=own, blas or bf16 forces the path of prefill products. By default bf16 serves tier amx
- * (mean KL to f32 about 1e-4 nats), and OpenBLAS, where it is installed, CPUs for which we have no
- * kernel (tier ref chosen by the CPU, not by RKV_CPU). bf16 works on every tier, in portable C and
- * slowly below amx: to measure what it costs in accuracy. RKV_E_ARG: unknown name, tier not on this
- * CPU; RKV_E_UNSUPPORTED: blas wanted and not there. */
+ * RKV_GEMM=own, blas, bf16 or int16 forces the path of prefill products. By default bf16 serves
+ * tier amx (mean KL to f32 about 1e-4 nats), int16 tier vnni (2e-6), and OpenBLAS, where it is
+ * installed, CPUs for which we have no kernel (tier ref chosen by the CPU, not by RKV_CPU). int16
+ * works on every tier, with products that agree to the bit; bf16 in portable C and slowly below
+ * amx: to measure what it costs in accuracy. RKV_E_ARG: unknown name, tier not on this CPU;
+ * RKV_E_UNSUPPORTED: blas wanted and not there. */
 rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e);
 
 typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a view */
@@ -47,7 +49,7 @@ void rkv_matvec(const rkv_backend *be, float *y, ptrdiff_t ldy, const rkv_matrix
 
 /* A weight matrix unpacked for products with many rows, in the layout of the backend's path: f32
  * [panel][n_in][nr], the last panel as wide as there are rows left; with blas plain rows
- * [n_out][n_in]; with bf16 that of pairs.h. */
+ * [n_out][n_in]; with bf16 and int16 that of pairs.h. */
 typedef struct rkv_panels {
     void *data;
     void *scratch;              /* written by products: one at a time */
@@ -67,7 +69,7 @@ rkv_panels rkv_panels_pack(const rkv_backend *be, void *data, void *scratch, con
                            int first, int n_out, rkv_team *team);
 
 /* out[i][j] = sum_p x[i][p] w[j][p], i < n_row; ldo, ldx: floats from row to row. A row's result
- * does not depend on n_row or the team (own kernels and bf16; OpenBLAS does not promise it). */
+ * does not depend on n_row or the team (own kernels, bf16, int16; OpenBLAS does not promise it). */
 void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
                         ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team);
 

@@ -33,6 +33,7 @@ static const char *const path_name[RKV_GEMM_PATHS] = {
     [RKV_GEMM_OWN] = "own",
     [RKV_GEMM_BLAS] = "blas",
     [RKV_GEMM_BF16] = "bf16",
+    [RKV_GEMM_INT16] = "int16",
 };
 
 /* The path that suits the kernels. */
@@ -40,6 +41,8 @@ static rkv_gemm_path usual_path(uint32_t features, int forced)
 {
     if ((features & RKV_ISA_amx) == RKV_ISA_amx)
         return RKV_GEMM_BF16;
+    if ((features & RKV_ISA_vnni) == RKV_ISA_vnni)
+        return RKV_GEMM_INT16;
     return features == RKV_ISA_ref && !forced && rkv_blas_load(NULL) == RKV_OK ? RKV_GEMM_BLAS
                                                                               : RKV_GEMM_OWN;
 }
@@ -60,7 +63,8 @@ rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e)
     while (path < RKV_GEMM_PATHS && strcmp(want, path_name[path]))
         path++;
     if (path == RKV_GEMM_PATHS)
-        return rkv_fail(e, RKV_E_ARG, "RKV_GEMM=%.40s: expected auto, own, blas or bf16", want);
+        return rkv_fail(e, RKV_E_ARG, "RKV_GEMM=%.40s: expected auto, own, blas, bf16 or int16",
+                        want);
     if (path == RKV_GEMM_BLAS)
         RKV_TRY(rkv_blas_load(e));
     be->gemm = (rkv_gemm_path)path;

@@ -1,10 +1,11 @@
-/* Products with many rows in bf16: weights and inputs rounded to nearest even, sums in f32 as the
- * op gemm_pairs defines them. Called by the functions of backend.h.
+/* Products with many rows of 16-bit numbers: in bf16, weights and inputs rounded to nearest even,
+ * sums as the op gemm_pairs defines them; or in integers, each 256 inputs of a row with a scale, as
+ * the ops pack_int16 and gemm_int16 define them. Called by the functions of backend.h.
  *
  * Panels: [slice of 512 inputs][panel of 32 weight rows][slice / 2][nr] pairs (w[j][2 q],
  * w[j][2 q + 1]), n_in padded with zeros to a multiple of 32; the last panel is as wide as there
  * are rows left. The panels of a slice lie behind each other in the order in which a product reads
- * them. */
+ * them. Integers have slices of 256 inputs, and [nr] scales in front of each panel. */
 #ifndef RKV_PAIRS_H
 #define RKV_PAIRS_H
 
@@ -17,8 +18,8 @@ static inline int rkv_pairs_depth(int n)
     return (n + STEP - 1) / STEP * STEP;
 }
 
-size_t rkv_pairs_bytes(int n_out, int n_in);
-size_t rkv_pairs_scratch(int n_in);
+size_t rkv_pairs_bytes(const rkv_backend *be, int n_out, int n_in);
+size_t rkv_pairs_scratch(const rkv_backend *be, int n_in);
 
 /* Rows [first, first + p->n_out) of w into p->data. */
 void rkv_pairs_pack(const rkv_backend *be, const rkv_panels *p, const rkv_matrix *w, int first,

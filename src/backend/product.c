@@ -59,16 +59,21 @@ void rkv_matvec(const rkv_backend *be, float *y, ptrdiff_t ldy, const rkv_matrix
     rkv_team_run(team, matvec_part, &j, (w->n_out + run - 1) / run);
 }
 
+static int in_pairs(const rkv_backend *be)
+{
+    return be->gemm == RKV_GEMM_BF16 || be->gemm == RKV_GEMM_INT16;
+}
+
 size_t rkv_panels_bytes(const rkv_backend *be, int n_out, int n_in)
 {
-    if (be->gemm == RKV_GEMM_BF16)
-        return rkv_pairs_bytes(n_out, n_in);
+    if (in_pairs(be))
+        return rkv_pairs_bytes(be, n_out, n_in);
     return rkv_mem_product(rkv_mem_product((size_t)n_out, (size_t)n_in), sizeof(float));
 }
 
 size_t rkv_panels_scratch(const rkv_backend *be, int n_in)
 {
-    return be->gemm == RKV_GEMM_BF16 ? rkv_pairs_scratch(n_in) : 0;
+    return in_pairs(be) ? rkv_pairs_scratch(be, n_in) : 0;
 }
 
 void rkv_matrix_unpack(const rkv_backend *be, float *out, const rkv_matrix *w, int row, int k0,
@@ -113,7 +118,7 @@ rkv_panels rkv_panels_pack(const rkv_backend *be, void *data, void *scratch, con
                            int first, int n_out, rkv_team *team)
 {
     const rkv_panels p = {data, scratch, n_out, w->n_in};
-    if (be->gemm == RKV_GEMM_BF16) {
+    if (in_pairs(be)) {
         rkv_pairs_pack(be, &p, w, first, team);
         return p;
     }
@@ -160,7 +165,7 @@ void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const 
         return;
     }
 #endif
-    if (be->gemm == RKV_GEMM_BF16) {
+    if (in_pairs(be)) {
         rkv_pairs_product(be, out, ldo, x, ldx, n_row, w, team);
         return;
     }

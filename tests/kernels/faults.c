@@ -284,6 +284,43 @@ static RKV_PROTO_gemm_pairs(pairs_by_neighbours)
         }
 }
 
+static RKV_PROTO_gemm_int16(int16_swaps)
+{
+    rkv_gemm_int16_f32_ref(c, ldc, a, lda, a_scale, lds, b, ldb, b_scale, m, n, k, acc);
+    for (int i = 0; n > 1 && i < m; i++)
+        c[i * ldc] = c[i * ldc + 1];
+}
+
+/* The two scales multiplied first: another rounding. */
+static RKV_PROTO_gemm_int16(int16_scales_at_once)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            int32_t sum = 0;
+            for (int p = 0; p < k; p++)
+                sum += a[i * lda + p] * b[2 * (p / 2 * ldb + j) + p % 2];
+            c[i * ldc + j] = fmaf((float)sum, b_scale[j] * a_scale[i * lds],
+                                  acc ? c[i * ldc + j] : 0.0f);
+        }
+}
+
+static RKV_PROTO_gemm_int16(int16_reads_whole_vector)
+{
+    rkv_gemm_int16_f32_ref(c, ldc, a, lda, a_scale, lds, b, ldb, b_scale, m, n, k, acc);
+    if (m && n > KNOWN && n % 8)
+        touch(b_scale + whole(n) + 7);
+}
+
+static RKV_PROTO_pack_int16(pack_int16_by_value)
+{
+    float top = 0x1p-100f;
+    for (int i = 0; i < n; i++)
+        top = fmaxf(top, fabsf(in[i]));
+    for (int i = 0; i < n; i++)
+        out[i] = (int16_t)(in[i] / top * 32767.0f);
+    return top / 32767.0f;
+}
+
 static RKV_PROTO_transpose(transpose_quiets)
 {
     rkv_transpose_f32_ref(dst, ldd, src, lds, n_row, n_col);
@@ -532,6 +569,10 @@ static const struct {
     ROW(gemm_pairs, bf16, ref, pairs_reads_whole_tile, "SIGSEGV"),
     ROW(gemm_pairs, bf16, ref, pairs_writes_whole_tile, "outside was changed"),
     ROW(gemm_pairs, bf16, ref, pairs_by_neighbours, "divided into two calls"),
+    ROW(gemm_int16, f32, ref, int16_swaps, "known results"),
+    ROW(gemm_int16, f32, ref, int16_scales_at_once, "other bits"),
+    ROW(gemm_int16, f32, ref, int16_reads_whole_vector, "SIGSEGV"),
+    ROW(pack_int16, f32, ref, pack_int16_by_value, "known results"),
     ROW(transpose, f32, ref, transpose_drops_tail, "other bits"),
     ROW(transpose, f32, ref, transpose_quiets, "other bits"),
     ROW(kv_score, f32, ref, score_skips_lane, "reference"),

@@ -116,6 +116,18 @@ EMULATE_CONVERT(_mm512_cvtepi32_epi16, __m512i, uint32_t, _mm512_storeu_si512, _
 #define _mm512_cvtepi8_epi32 emulated_mm512_cvtepi8_epi32
 #define _mm512_cvtepi32_ps emulated_mm512_cvtepi32_ps
 
+/* Rounds to nearest even, the only mode in use. */
+static inline __m512i emulated_mm512_cvtps_epi32(__m512 a)
+{
+    float x[16];
+    int32_t y[16];
+    _mm512_storeu_ps(x, a);
+    for (int i = 0; i < 16; i += 8)
+        _mm256_storeu_si256((__m256i *)(y + i), _mm256_cvtps_epi32(_mm256_loadu_ps(x + i)));
+    return _mm512_loadu_si512(y);
+}
+#define _mm512_cvtps_epi32 emulated_mm512_cvtps_epi32
+
 static inline __m512 emulated_mm512_fmaddsub_ps(__m512 a, __m512 b, __m512 c)
 {
     float x[16], y[16], z[16];
