@@ -75,18 +75,36 @@ typedef struct rkv_model_info {
     int64_t n_param;                    /* of tensors whose type this version knows */
     uint64_t file_bytes;                /* all shards */
     uint64_t step_bytes;                /* of the weight matrices that one decoded token reads */
+    const char *load;                   /* where the weights are: "mmap", "memory", "mlock" */
 } rkv_model_info;
 
-/* Loads a GGUF model (first shard of a split one) and its tokenizer. Weights stay in the file's
- * mapping: while the model lives, its files may be replaced (rename) or unlinked, but not shortened
- * or overwritten in place. Touching a page that is gone raises SIGBUS, which the library leaves to
- * its host (the rkv command ends with one line and exit code 3). The environment variable RKV_CPU
- * names the strongest kernel tier to use; RKV_GEMM=own, blas, bf16 or int16 chooses how prefill
+typedef struct rkv_model_options {
+    /* "mmap": the weights stay in the file's mapping, shared with every process that maps it.
+     * "mlock": the same, held in memory. "none": they are copied into memory of the process, which
+     * decodes faster where huge pages are to be had, and takes longer to load; only the token
+     * embedding of a model with an output matrix of its own, of which a step reads a row, stays in
+     * the mapping. "auto" (default): "none" when the kernel gives huge pages to those who ask, the
+     * copy takes at most a quarter of the available memory, and can be allocated; else "mmap". */
+    const char *load;
+} rkv_model_options;
+
+RKV_API rkv_model_options rkv_model_options_default(void);
+
+/* Loads a GGUF model (first shard of a split one) and its tokenizer. What stays in the file's mapping
+ * follows the file: while the model lives, its files may be replaced (rename) or unlinked, but not
+ * shortened or overwritten in place. Touching a page that is gone raises SIGBUS, which the library
+ * leaves to its host (the rkv command ends with one line and exit code 3). Once loaded, a copied
+ * model is immune, but for the token embedding that stays. The environment variable RKV_CPU names
+ * the strongest kernel tier to use; RKV_GEMM=own, blas, bf16 or int16 chooses how prefill
  * multiplies (default: what suits the tier).
- * Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_UNSUPPORTED, RKV_E_MEM; RKV_E_ARG for a bad RKV_CPU or
- * RKV_GEMM. */
+ * Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_UNSUPPORTED, RKV_E_MEM (a copy that is not available, or
+ * a lock beyond RLIMIT_MEMLOCK, included); RKV_E_ARG for an unknown load, a bad RKV_CPU or RKV_GEMM.
+ */
+RKV_API rkv_status rkv_model_load_with(rkv_model **out, const char *path,
+                                       const rkv_model_options *o, rkv_error *e);
+/* The same with the default options. */
 RKV_API rkv_status rkv_model_load(rkv_model **out, const char *path, rkv_error *e);
-/* The same for a file of which only the tokenizer is wanted; weights need not be there. Sessions
+/* Loads a file of which only the tokenizer is wanted; weights need not be there. Sessions
  * refuse such a model. info: what the file says, zeros for what it does not. */
 RKV_API rkv_status rkv_model_load_vocab(rkv_model **out, const char *path, rkv_error *e);
 RKV_API void rkv_model_free(rkv_model *m);

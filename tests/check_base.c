@@ -139,6 +139,24 @@ static void check_cgroups(void)
     CHECK(!system(command), "%s", command);
 }
 
+static void check_huge_pages(void)
+{
+    char folder[] = "/tmp/rkv-huge-XXXXXX", path[64];
+    CHECK(mkdtemp(folder) != NULL, "%s", folder);
+    snprintf(path, sizeof path, "%s/enabled", folder);
+    CHECK(!rkv_mem_huge_pages(path), "no such file");
+    static const struct { const char *text; int yes; } cases[] = {
+        {"always [madvise] never\n", 1}, {"[always] madvise never\n", 1},
+        {"always madvise [never]\n", 0}, {"", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put(folder, "enabled", cases[i].text);
+        CHECK(rkv_mem_huge_pages(path) == cases[i].yes, "%s", cases[i].text);
+    }
+    unlink(path);
+    rmdir(folder);
+}
+
 /* Limits of this process, in a child: they cannot be taken back. */
 static void check_limits(void)
 {
@@ -362,6 +380,7 @@ int main(void)
     check_f16();
     check_mem();
     check_cgroups();
+    check_huge_pages();
     if (CHECK_SANITIZED)
         SKIP(2, "sanitizers need their address space");
     else

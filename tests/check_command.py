@@ -18,8 +18,8 @@ import time
 from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, PATIENCE, SANITIZED, USAGE, Result, check,
                          counts, finish, good, good_json, make_model, refused, rkv, skip, start, valid, wait_for_work,
                          write_inputs)
-from command_inputs import (check_ids_inputs, check_lost_model, check_models, check_profile_inputs, check_texts,
-                            check_vocabularies)
+from command_inputs import (check_ids_inputs, check_kept_model, check_load_modes, check_lost_model, check_models,
+                            check_profile_inputs, check_texts, check_vocabularies)
 
 try:
     import sqlite3
@@ -28,20 +28,21 @@ except ImportError:
 
 # What --help must name, for each command.
 POLICY = "kv-policy kv-budget kv-profile kv-window kv-kernel kv-pool kv-pool-order r gamma cache-type-k cache-type-v"
+WEIGHTS = "load-mode no-mmap mlock "
 OPTIONS = {
-    "run": "model file prompt system-prompt chat chat-template predict ctx-size threads ubatch-size temp top-k top-p "
-           "min-p repeat-penalty repeat-last-n seed ignore-eos ids n-gpu-layers " + POLICY,
+    "run": WEIGHTS + "model file prompt system-prompt chat chat-template predict ctx-size threads ubatch-size temp "
+           "top-k top-p min-p repeat-penalty repeat-last-n seed ignore-eos ids n-gpu-layers " + POLICY,
     "tokenize": "model decode bos special",
-    "score": "model ids top logits prefix ctx-size threads ubatch-size " + POLICY,
-    "select": "model ids ctx-size threads ubatch-size " + POLICY,
-    "profile": "model data output examples response noise noise-seeds resume ctx-size threads",
+    "score": WEIGHTS + "model ids top logits prefix ctx-size threads ubatch-size " + POLICY,
+    "select": WEIGHTS + "model ids ctx-size threads ubatch-size " + POLICY,
+    "profile": WEIGHTS + "model data output examples response noise noise-seeds resume ctx-size threads",
     "budget": "kv-policy kv-budget kv-profile kv-window r gamma ctx-size layers",
-    "inspect": "model",
+    "inspect": WEIGHTS + "model",
     "template": "model chat-template",
-    "bench": "model n-prompt n-gen n-depth n-parallel repetitions no-warmup output threads ubatch-size kv-policy kv-budget "
-             "kv-profile kv-window kv-kernel kv-pool kv-pool-order gamma cache-type-k cache-type-v",
+    "bench": WEIGHTS + "model n-prompt n-gen n-depth n-parallel repetitions no-warmup output threads ubatch-size kv-policy "
+             "kv-budget kv-profile kv-window kv-kernel kv-pool kv-pool-order gamma cache-type-k cache-type-v",
 }
-FLAGS = "no-warmup chat ignore-eos decode bos special json verbose help".split()
+FLAGS = "no-mmap mlock no-warmup chat ignore-eos decode bos special json verbose help".split()
 # Values that each option must refuse.
 BAD_VALUES = {
     "predict": ["-1", "x", "", "1.5", "2147483648", "1e99"], "ctx-size": ["-1", "200000000", "12k"],
@@ -51,6 +52,7 @@ BAD_VALUES = {
     "kv-kernel": ["0", "1024"], "kv-pool": ["min", "", "max|avg"], "kv-pool-order": ["mean"], "r": ["0.9"],
     "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"],
     "n-gpu-layers": ["-2"], "layers": ["-1", "1025"], "repetitions": ["0", "1001"],
+    "load-mode": ["", "memory", "mmap|mlock", "auto+mlock"],
 }
 
 
@@ -91,7 +93,9 @@ def check_options():
         for v in values:
             refused(f"--{option} {v}", USAGE, [f"--{option}: '{v}', expected"], first_command(option),
                     "--" + option, v)
-    refused("flag with a value", USAGE, ["'2'", "0 or 1"], "run", "--json=2")
+    for flag in ("json", "no-mmap"):
+        refused("flag with a value", USAGE, ["'2'", "0 or 1"], "run", f"--{flag}=2")
+    refused("unknown load mode", USAGE, ["'dio'", "auto|none|mmap|mlock"], "run", "-m", "m.gguf", "--load-mode", "dio")
     select = ["select", "-m", "m.gguf", "--ids", "ids", "--kv-policy"]
     refused("unknown policy", USAGE, ["nope", "snapkv"], *select, "nope")
     refused("system message without a chat", USAGE, ["--chat"], "run", "-m", "m.gguf", "-p", "x", "-sys", "y")
@@ -447,11 +451,12 @@ def check_memory():
     pathlib.Path("many").write_text("[1" + ",2,3" * 100000 + "]")
     for what in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         limit = (base if what == resource.RLIMIT_AS else 0) + (100 << 20)
-        began = time.monotonic()
-        refused("a prompt that cannot fit", MEMORY, ["200001 tokens needs", "are available", "--kv-budget"], "run",
-                "-m", "slow.gguf", "--ids", "many", "-n", "2",
-                preexec_fn=lambda: resource.setrlimit(what, (limit, limit)))
-        check(time.monotonic() - began < 5, "refused before the work")
+        for mode in ("mmap", "none"):
+            began = time.monotonic()
+            refused(f"a prompt that cannot fit, {mode}", MEMORY,
+                    ["200001 tokens needs", "are available", "--kv-budget"], "run", "-m", "slow.gguf", "--ids", "many",
+                    "-n", "2", "-lm", mode, preexec_fn=lambda: resource.setrlimit(what, (limit, limit)))
+            check(time.monotonic() - began < 5, "refused before the work")
     pathlib.Path("many").unlink()
     check({("run", MEMORY), ("score", MEMORY), ("tokenize", MEMORY)} <= seen, f"limits that bite: {sorted(seen)}")
     for name in ("book", "made.json"):
@@ -459,10 +464,10 @@ def check_memory():
 
 
 def main():
-    tests = (check_help, check_options, check_environment, check_models, check_lost_model, check_ids_inputs,
-             check_profile_inputs, check_texts, check_vocabularies, check_json, check_devices, check_bench_formats,
-             check_top, check_lost_output, check_full_disk, check_determinism, check_interrupted, check_resume,
-             check_memory)
+    tests = (check_help, check_options, check_environment, check_models, check_lost_model, check_kept_model,
+             check_load_modes, check_ids_inputs, check_profile_inputs, check_texts, check_vocabularies, check_json,
+             check_devices, check_bench_formats, check_top, check_lost_output, check_full_disk, check_determinism,
+             check_interrupted, check_resume, check_memory)
     signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
     with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
         os.chdir(work)

@@ -187,6 +187,42 @@ static void check_tensors(const rkv_gguf *g, size_t alignment)
     CHECK(!rkv_gguf_tensor(g, "q4") && !rkv_gguf_tensor(g, ""), "absent");
 }
 
+/* The same content after copying, from memory of its own: that of the file is overwritten then. */
+static void check_copied(rkv_gguf *g, void *file, size_t n, uint64_t alignment)
+{
+    rkv_error e = {0};
+    const uint64_t want = gguf_walk(g), before = rkv_mem_current();
+    const uint64_t bytes = rkv_gguf_copy_bytes(g, NULL);
+    CHECK(!rkv_gguf_copy(g, NULL, &e), "%s", e.text);
+    CHECK(alignment % 8 == 0 ? rkv_mem_current() == before + bytes
+                             : rkv_mem_current() <= before + bytes,
+          "%llu bytes more, planned %llu", (unsigned long long)(rkv_mem_current() - before),
+          (unsigned long long)bytes);
+    memset(file, 0xff, n);
+    CHECK(gguf_walk(g) == want, "another content");
+    for (int i = 0; i < rkv_gguf_n_tensor(g); i++)
+        CHECK((uintptr_t)rkv_gguf_tensor_at(g, i)->data % 64 == 0, "tensor #%d", i);
+    check_ints(g);
+    check_floats(g);
+    check_strings(g);
+}
+
+/* One tensor may stay where it is; the others come from a mapping here. */
+static void check_stays(rkv_gguf *g)
+{
+    rkv_error e = {0};
+    const uint64_t want = gguf_walk(g);
+    const rkv_tensor *first = rkv_gguf_tensor_at(g, 0), *second = rkv_gguf_tensor_at(g, 1);
+    const void *at[] = {first->data, second->data};
+    const uint64_t all = rkv_gguf_copy_bytes(g, NULL);
+    const uint64_t less = rkv_gguf_copy_bytes(g, second->name);
+    CHECK(all - less >= second->bytes && all - less < second->bytes + 64, "%llu, all %llu",
+          (unsigned long long)less, (unsigned long long)all);
+    CHECK(!rkv_gguf_copy(g, second->name, &e), "%s", e.text);
+    CHECK(first->data != at[0] && second->data == at[1], "%s stays", second->name);
+    CHECK(gguf_walk(g) == want, "another content");
+}
+
 static void check_file(uint32_t version, uint64_t alignment)
 {
     gguf_writer w = gguf_writer_init();
@@ -209,6 +245,7 @@ static void check_file(uint32_t version, uint64_t alignment)
         check_floats(g);
         check_strings(g);
         check_tensors(g, alignment);
+        check_copied(g, t.data, t.n, alignment);
     }
     rkv_gguf_close(g);
     rkv_text_free(&t);
@@ -216,8 +253,10 @@ static void check_file(uint32_t version, uint64_t alignment)
     CHECK(gguf_save(&w, scratch_path("good.gguf")), "cannot write");
     g = NULL;
     CHECK(!rkv_gguf_open(&g, scratch_path("good.gguf"), &e), "%s", e.text);
-    if (g)
+    if (g) {
         check_tensors(g, alignment);
+        check_stays(g);
+    }
     rkv_gguf_close(g);
     gguf_writer_free(&w);
 }

@@ -3,8 +3,8 @@ import json
 import os
 import pathlib
 
-from command_bed import (COMMANDS, FAILED, INPUT, MESSAGES, SHARED, USAGE, check, finish, good, good_json, make_model,
-                         refused, rkv, skip, start, valid, wait_for_work)
+from command_bed import (COMMANDS, FAILED, INPUT, MEMORY, MESSAGES, SANITIZED, SHARED, USAGE, check, finish, good,
+                         good_json, make_model, refused, rkv, skip, start, valid, wait_for_work)
 
 
 def check_models():
@@ -49,13 +49,53 @@ def check_lost_model():
     for name, args, first in (("run", ["run", "-p", "x", "-n", "1000000", "--ignore-eos", "-t", "2"], 10),
                               ("bench", ["bench", "-p", "0", "-n", "100000", "-r", "1", "-t", "2"], 0)) * 5:
         pathlib.Path("lost.gguf").write_bytes(whole)
-        p = start(*args, "-m", "lost.gguf")
+        p = start(*args, "-m", "lost.gguf", "--load-mode", "mmap")
         wait_for_work(p)
         p.stdout.read(first)
         os.truncate("lost.gguf", 8192)
         r = finish(p)
         check(r.rc == INPUT and r.one_line() and "lost.gguf: " in r.err and "shorter" in r.err, f"{name}: {r}")
     pathlib.Path("lost.gguf").unlink()
+
+
+def check_kept_model():
+    """A copied model answers to the end, whatever becomes of its file."""
+    size = {} if SANITIZED else {"layers": 4, "d_model": 256, "heads": 8, "kv_heads": 4, "d_head": 32, "d_ff": 512}
+    args = ["run", "-m", "kept.gguf", "-p", "x", "-n", "1000", "--ignore-eos", "-c", "1100", "--no-mmap"]
+    make_model("kept.gguf", tied=1, **size)
+    whole = good("the whole file", *args).out
+    p = start(*args)
+    first = p.stdout.read(10)
+    os.truncate("kept.gguf", 0)
+    r = finish(p)
+    check(r.rc == 0 and "rkv:" not in r.err and first + r.out == whole, f"a file cut while its copy is in use: {r}")
+    pathlib.Path("kept.gguf").unlink()
+
+
+def check_load_modes():
+    """Every spelling, and the last one that is given."""
+    run = ["run", "-m", "m.gguf", "--ids", "five", "-n", "8", "--json", "--ignore-eos"]
+    tokens = good_json("tokens", *run).get("tokens")
+    huge = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    huge = huge.exists() and ("[always]" in huge.read_text() or "[madvise]" in huge.read_text())
+    cases = [("", "memory" if huge else "mmap"), ("--load-mode auto", "memory" if huge else "mmap"),
+             ("--load-mode none", "memory"), ("-lm mmap", "mmap"), ("--no-mmap", "memory"), ("--mlock", "mlock"),
+             ("--load-mode mlock", "mlock"), ("--load-mode mmap+mlock", "mlock"), ("--no-mmap -lm mmap", "mmap"),
+             ("-lm mmap --no-mmap", "memory"), ("-lm mmap --no-mmap=0", "mmap")]
+    for words, load in cases:
+        what = f"load mode '{words}'"
+        r = rkv("inspect", "m.gguf", *words.split())
+        if load == "mlock" and r.rc == MEMORY:
+            check(r.one_line() and "RLIMIT_MEMLOCK" in r.err, f"{what}: {r}")
+            skip(3, f"{what}: not allowed here")
+            continue
+        got = good_json(what, "inspect", "m.gguf", "--json", *words.split()).get("model", {}).get("load")
+        check(got == load, f"{what}: {got}, expected {load}")
+        check(good_json(what, *run, *words.split()).get("tokens") == tokens, f"{what}: other tokens")
+    check(f"  {'load':22} mmap\n" in good("inspect", "inspect", "m.gguf", "-lm", "mmap").out.decode(), "in text")
+    of = lambda *words, **env: good_json("variable", "inspect", "m.gguf", "--json", *words, env=env)["model"]["load"]
+    check(of(RIPPLEKV_NO_MMAP="1") == "memory" and of(RIPPLEKV_LOAD_MODE="mmap") == "mmap", "variables")
+    check(of("-lm", "mmap", RIPPLEKV_NO_MMAP="1") == "mmap", "an option beats its variable")
 
 
 def check_ids_inputs():

@@ -94,6 +94,7 @@ static cJSON *model_object(const rkv_model *m)
     cJSON_AddStringToObject(o, "arch", i->arch);
     cJSON_AddStringToObject(o, "quantization", i->quantization);
     cJSON_AddStringToObject(o, "fingerprint", i->fingerprint);
+    cJSON_AddStringToObject(o, "load", i->load);
     for (size_t k = 0; k < sizeof number / sizeof *number; k++)
         cJSON_AddNumberToObject(o, number[k].key, number[k].value);
     cJSON_AddBoolToObject(o, "has_chat_template", i->chat_template != NULL);
@@ -136,8 +137,9 @@ int cmd_inspect(const opts *o)
     rkv_model *m = NULL;
     if (rkv_machine_get_info(&machine, &e))
         return fail(&e);
-    if (o->model && rkv_model_load(&m, o->model, &e))
-        return fail(&e);
+    const int bad = o->model ? load_model(&m, o) : 0;
+    if (bad)
+        return bad;
     cJSON *of_machine = machine_object(&machine);
     if (add_devices(of_machine, &e)) {
         cJSON_Delete(of_machine);

@@ -187,7 +187,9 @@ int load_model(rkv_model **m, const opts *o)
     rkv_error e;
     if (!o->model)
         return usage("name a model with -m");
-    return rkv_model_load(m, o->model, &e) ? fail(&e) : 0;
+    rkv_model_options how = rkv_model_options_default();
+    how.load = strcmp(o->load_mode, "mmap+mlock") ? o->load_mode : "mlock";
+    return rkv_model_load_with(m, o->model, &how, &e) ? fail(&e) : 0;
 }
 
 int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TEXT, CHOICE, INT, REAL, FLAG };     /* CHOICE: one of the words of arg */
+/* CHOICE: one of the words of arg; WORD: a flag that gives its text member the word arg. */
+enum kind { TEXT, CHOICE, INT, REAL, FLAG, WORD };
 
 typedef struct option {
     const char *name, *brief, *other;   /* --name; -b; a second long or short name; NULL: none */
@@ -26,11 +27,19 @@ typedef struct option {
 #define MODEL (ANY & ~(unsigned)CMD_BUDGET)
 #define POLICY (CMD_RUN | CMD_SCORE | CMD_SELECT)
 #define CACHE (POLICY | CMD_BENCH)
+#define WEIGHTS (CACHE | CMD_PROFILE | CMD_INSPECT)
 #define LARGE 2147483647.0
 
 static const option table[] = {
     {"model", "m", NULL, TEXT, AT(model), NULL, 0, 0, MODEL, "FILE",
      "GGUF model (first shard of a split one)"},
+    {"load-mode", "lm", NULL, CHOICE, AT(load_mode), "auto", 0, 0, WEIGHTS,
+     "auto|none|mmap|mlock|mmap+mlock",
+     "weights in memory (none), in the file's mapping, or there and locked"},
+    {"no-mmap", NULL, NULL, WORD, AT(load_mode), NULL, 0, 1, WEIGHTS, "none",
+     "short for --load-mode none"},
+    {"mlock", NULL, NULL, WORD, AT(load_mode), NULL, 0, 1, WEIGHTS, "mlock",
+     "short for --load-mode mlock"},
     {"file", "f", NULL, TEXT, AT(file), NULL, 0, 0, CMD_RUN, "FILE",
      "document that goes before the prompt; - is stdin"},
     {"prompt", "p", NULL, TEXT, AT(prompt), NULL, 0, 0, CMD_RUN, "TEXT", "prompt"},
@@ -171,6 +180,11 @@ static int is_choice(const char *words, const char *value)
     return 0;
 }
 
+static int is_flag(const option *p)
+{
+    return p->kind == FLAG || p->kind == WORD;
+}
+
 static int set(opts *o, const option *p, const char *shown, const char *value)
 {
     if (p->kind == CHOICE && !is_choice(p->arg, value))
@@ -179,13 +193,15 @@ static int set(opts *o, const option *p, const char *shown, const char *value)
         *(const char **)(void *)((char *)o + p->offset) = value;
         return 0;
     }
-    if (p->kind == FLAG) {
-        if (strcmp(value, "0") && strcmp(value, "1"))
-            return complain(shown, value, "0 or 1");
+    if (!is_flag(p))
+        return set_number(o, p, shown, value);
+    if (strcmp(value, "0") && strcmp(value, "1"))
+        return complain(shown, value, "0 or 1");
+    if (p->kind == FLAG)
         *(int *)(void *)((char *)o + p->offset) = *value == '1';
-        return 0;
-    }
-    return set_number(o, p, shown, value);
+    else if (*value == '1')
+        *(const char **)(void *)((char *)o + p->offset) = p->arg;
+    return 0;
 }
 
 static int from_environment(opts *o, const option *p)
@@ -230,7 +246,7 @@ static int parse_words(opts *o, unsigned cmd, int argc, char **argv)
             fprintf(stderr, "rkv: unknown option '%.80s'; see rkv %s --help\n", argv[i], argv[0]);
             return 2;
         }
-        if (!value && p->kind == FLAG)
+        if (!value && is_flag(p))
             value = "1";
         if (!value && i + 1 < argc)
             value = argv[++i];
@@ -268,10 +284,11 @@ void opts_help(unsigned cmd)
         if (!(p->cmds & cmd))
             continue;
         char left[80];
+        const char *arg = is_flag(p) ? NULL : p->arg;
         snprintf(left, sizeof left, "%s%s%s--%s%s%s", p->brief ? "-" : "", p->brief ? p->brief : "",
-                 p->brief ? ", " : "", p->name, p->arg ? " " : "", p->arg ? p->arg : "");
+                 p->brief ? ", " : "", p->name, arg ? " " : "", arg ? arg : "");
         printf("  %-32s %s", left, p->help);
-        if (p->initial && p->kind != FLAG)
+        if (p->initial && !is_flag(p))
             printf(" (%s)", p->initial);
         if (p->other)
             printf("; also --%s", p->other);

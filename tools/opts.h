@@ -11,7 +11,7 @@ enum {
 };
 
 typedef struct opts {
-    const char *model, *file, *prompt, *system, *ids, *logits, *data, *output, *resume;
+    const char *model, *load_mode, *file, *prompt, *system, *ids, *logits, *data, *output, *resume;
     const char *kv_policy, *kv_budget, *kv_profile, *type_k, *type_v;
     const char *chat_template, *chat_template_file, *response, *pool, *pool_order;
     const char *bench_prompt, *bench_gen, *bench_depth, *bench_parallel, *format;

@@ -1,5 +1,6 @@
-/* How much memory this process may still take: the machine, its control groups, its limits.
- * Sources: proc(5); the kernel's admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst. */
+/* How much memory this process may still take: the machine, its control groups, its limits;
+ * and whether in huge pages. Sources: proc(5); the kernel's admin-guide/cgroup-v1/memory.rst,
+ * cgroup-v2.rst and mm/transhuge.rst. */
 #include "config.h"
 #include "base/mem.h"
 
@@ -46,6 +47,16 @@ static uint64_t file_number(const char *path)
         fclose(f);
     }
     return v;
+}
+
+int rkv_mem_huge_pages(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char line[128] = "";                        /* "always [madvise] never" */
+    const int got = f && fgets(line, sizeof line, f);
+    if (f)
+        fclose(f);
+    return got && (strstr(line, "[always]") || strstr(line, "[madvise]"));
 }
 
 /* ---- control groups ---- */

@@ -251,6 +251,7 @@ void rkv_gguf_close(rkv_gguf *g)
         return;
     for (int i = 0; i < g->n_tensor; i++)
         rkv_mem_free(g->tensor[i].copy);
+    rkv_mem_free(g->block);
     rkv_mem_free(g->by_name);
     rkv_mem_free(g->tensor);
     rkv_gguf_keys_free(&g->keys);
@@ -259,6 +260,17 @@ void rkv_gguf_close(rkv_gguf *g)
     rkv_mem_free(g->map);
     rkv_mem_free(g->path);
     rkv_mem_free(g);
+}
+
+rkv_status rkv_gguf_lock(const rkv_gguf *g, rkv_error *e)
+{
+    rkv_status s = RKV_OK;
+    for (int i = 0; !s && i < g->n_map; i++) {
+        char *path = shard_path(g, i);
+        s = rkv_map_lock(&g->map[i], path ? path : g->path, e);
+        rkv_mem_free(path);
+    }
+    return s;
 }
 
 const char *rkv_gguf_path(const rkv_gguf *g)

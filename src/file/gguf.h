@@ -2,7 +2,8 @@
  *
  * The file is hostile: every length, count, type and offset is checked against the bytes that are
  * really there before it is used, and one routine (rkv_gguf_tensor_bytes) owns the size arithmetic.
- * Strings and tensor data point into the read-only mapping, which lives as long as the rkv_gguf.
+ * Strings and tensor data point into the read-only mapping, which lives as long as the rkv_gguf, or
+ * into memory after rkv_gguf_copy.
  * Source: the format page docs/gguf.md of ggml; faults to refuse: CVE-2024-21802, -21825, -21836,
  * -23496, -23605, CVE-2025-53630, CVE-2026-7482, -27940, -33298 and others of their kind. */
 #ifndef RKV_GGUF_H
@@ -35,6 +36,20 @@ typedef struct rkv_gguf rkv_gguf;
  * order), RKV_E_MEM. On failure *out is left alone. */
 rkv_status rkv_gguf_open(rkv_gguf **out, const char *path, rkv_error *e);
 void rkv_gguf_close(rkv_gguf *g);
+
+/* Copies keys, strings and the data of all known tensors but the one named `stays` (NULL: none) into
+ * one block of memory, in huge pages where there are any, each tensor aligned to 64 bytes, by several
+ * threads when there is much. What has been copied is no longer read from the files, and its pages
+ * of the mapping are let go: at any time only a few MiB are there twice. Strings and tensor data
+ * that were handed out before point to the old places. At most once. RKV_E_MEM: nothing has changed.
+ */
+rkv_status rkv_gguf_copy(rkv_gguf *g, const char *stays, rkv_error *e);
+/* Size of that block. */
+uint64_t rkv_gguf_copy_bytes(const rkv_gguf *g, const char *stays);
+
+/* Reads all shards into memory and keeps them there until they are closed (mlock). RKV_E_MEM, naming
+ * the limit that is in the way; parts may then be locked. */
+rkv_status rkv_gguf_lock(const rkv_gguf *g, rkv_error *e);
 
 const char *rkv_gguf_path(const rkv_gguf *g);
 uint64_t rkv_gguf_file_bytes(const rkv_gguf *g);        /* all shards */

@@ -31,7 +31,7 @@ typedef struct rkv_gguf_type_desc {
 extern const rkv_gguf_type_desc rkv_gguf_type_table[RKV_GGUF_N_TYPE];
 
 typedef struct rkv_gguf_key {
-    const char *name;           /* [n_name], in the mapping, not 0-terminated */
+    const char *name;           /* [n_name], not 0-terminated */
     size_t n_name;
     uint64_t at;                /* byte offset of the entry */
     int index;                  /* place in the file */
@@ -68,6 +68,7 @@ struct rkv_gguf {
     rkv_gguf_entry *tensor;     /* [n_tensor], shard after shard */
     const rkv_gguf_entry **by_name;     /* [n_tensor], sorted */
     int n_tensor;
+    void *block;                /* what rkv_gguf_copy made; NULL: nothing was copied */
 };
 
 /* Reads one shard: its keys into *keys (zeroed before), its tensors after those that g has.

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,6 +82,28 @@ rkv_status rkv_map_confirm(rkv_map *m, const char *path, rkv_error *e)
     close(m->fd);
     m->fd_open = 0;
     return s;
+}
+
+void rkv_map_drop(const rkv_map *m, const void *p, size_t n)
+{
+    if (!m->mapped)
+        return;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t at = (size_t)((const unsigned char *)p - m->data), first = at / page * page;
+    madvise((void *)(m->data + first), n + (at - first), MADV_DONTNEED);
+}
+
+rkv_status rkv_map_lock(const rkv_map *m, const char *path, rkv_error *e)
+{
+    if (!m->mapped || !mlock(m->data, m->size))
+        return RKV_OK;
+    const int why = errno;
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    return rkv_fail(e, RKV_E_MEM,
+                    "%s: cannot lock %zu bytes in memory: %s; RLIMIT_MEMLOCK is %ju bytes: raise it "
+                    "(ulimit -l) or load without locking", rkv_path_end(path), m->size,
+                    strerror(why), (uintmax_t)limit.rlim_cur);
 }
 
 void rkv_map_close(rkv_map *m)

@@ -31,6 +31,11 @@ void rkv_map_borrow(rkv_map *m, const void *data, size_t n);
 /* Checks that the file still has the size it had when it was mapped (RKV_E_IO) and lets go of the
  * descriptor. Calls after the first do nothing. */
 rkv_status rkv_map_confirm(rkv_map *m, const char *path, rkv_error *e);
+/* Lets go of the pages that hold [p, p + n), which lies in m; a later read fetches them again. Does
+ * nothing to borrowed memory. */
+void rkv_map_drop(const rkv_map *m, const void *p, size_t n);
+/* Reads all of it and keeps it in memory until it is closed. RKV_E_MEM, naming the limit. */
+rkv_status rkv_map_lock(const rkv_map *m, const char *path, rkv_error *e);
 /* A zeroed map is fine. */
 void rkv_map_close(rkv_map *m);
 

@@ -104,6 +104,7 @@ static void set_info(rkv_model *m)
         .n_ctx_train = c->n_ctx_train,
         .sliding_window = c->sliding_window,
         .file_bytes = rkv_gguf_file_bytes(m->file),
+        .load = m->load,
     };
     i->step_bytes = matrix_bytes(&m->head);
     for (int l = 0; m->layer && l < c->n_layer; l++) {
@@ -126,11 +127,16 @@ static void set_info(rkv_model *m)
     i->quantization = rkv_dtype_get((rkv_dtype)best)->name;
 }
 
-/* What every use of the file needs: its text side. */
-static rkv_status load_vocab(rkv_model *m, const char *path, rkv_error *e)
+static rkv_status open_file(rkv_model *m, const char *path, rkv_error *e)
 {
+    m->load = "mmap";
     RKV_TRY(rkv_backend_init(&m->backend, e));
-    RKV_TRY(rkv_gguf_open(&m->file, path, e));
+    return rkv_gguf_open(&m->file, path, e);
+}
+
+/* What every use of the file needs: its text side. */
+static rkv_status bind_text(rkv_model *m, rkv_error *e)
+{
     RKV_TRY(rkv_tok_create(&m->tok, m->file, e));
     RKV_TRY(copy_string(m, "tokenizer.chat_template", &m->chat_template, e));
     RKV_TRY(copy_string(m, "general.name", &m->name, e));
@@ -138,16 +144,82 @@ static rkv_status load_vocab(rkv_model *m, const char *path, rkv_error *e)
     return RKV_OK;
 }
 
-static rkv_status load(rkv_model *m, const char *path, rkv_error *e)
+static rkv_status load_vocab(rkv_model *m, const char *path, const rkv_model_options *o,
+                             rkv_error *e)
+{
+    (void)o;
+    RKV_TRY(open_file(m, path, e));
+    return bind_text(m, e);
+}
+
+/* Of a table with an output matrix beside it a step reads one row: no reason to hold it twice. */
+static const char *stays(const rkv_model *m)
+{
+    return rkv_gguf_tensor(m->file, "output.weight") ? "token_embd.weight" : NULL;
+}
+
+static rkv_status copy_weights(rkv_model *m, rkv_error *e)
+{
+    const uint64_t bytes = rkv_gguf_copy_bytes(m->file, stays(m)), left = rkv_mem_available(NULL);
+    if (bytes > left)
+        return rkv_fail(e, RKV_E_MEM,
+                        "%s: a copy of the weights takes %.1f MiB, %.1f MiB are available; use "
+                        "--load-mode mmap", rkv_gguf_path(m->file), (double)bytes / 0x1p20,
+                        (double)left / 0x1p20);
+    RKV_TRY(rkv_gguf_copy(m->file, stays(m), e));
+    m->load = "memory";
+    return RKV_OK;
+}
+
+static rkv_status copy_if_better(rkv_model *m, rkv_error *e)
+{
+    (void)e;
+    if (rkv_mem_huge_pages("/sys/kernel/mm/transparent_hugepage/enabled") &&
+        rkv_gguf_copy_bytes(m->file, stays(m)) <= rkv_mem_available(NULL) / 4)
+        copy_weights(m, NULL);                  /* the mapping serves as well */
+    return RKV_OK;
+}
+
+static rkv_status lock_mapping(rkv_model *m, rkv_error *e)
+{
+    RKV_TRY(rkv_gguf_lock(m->file, e));
+    m->load = "mlock";
+    return RKV_OK;
+}
+
+static rkv_status keep_mapping(rkv_model *m, rkv_error *e)
+{
+    (void)m, (void)e;
+    return RKV_OK;
+}
+
+/* Puts the weights where the options want them, before anything points at them. */
+static rkv_status place_weights(rkv_model *m, const char *load, rkv_error *e)
+{
+    static const struct {
+        const char *name;
+        rkv_status (*place)(rkv_model *m, rkv_error *e);
+    } modes[] = {{"auto", copy_if_better}, {"none", copy_weights}, {"mmap", keep_mapping},
+                 {"mlock", lock_mapping}};
+    for (size_t i = 0; load && i < sizeof modes / sizeof *modes; i++)
+        if (!strcmp(load, modes[i].name))
+            return modes[i].place(m, e);
+    return rkv_fail(e, RKV_E_ARG, "load '%.40s', expected auto, none, mmap or mlock",
+                    load ? load : "");
+}
+
+static rkv_status load(rkv_model *m, const char *path, const rkv_model_options *o, rkv_error *e)
 {
     const char *arch;
     size_t n;
-    RKV_TRY(load_vocab(m, path, e));
+    RKV_TRY(open_file(m, path, e));
     RKV_TRY(rkv_gguf_string(m->file, "general.architecture", &arch, &n, e));
     m->arch = rkv_arch_find(arch, n);
     if (!m->arch)
         return rkv_fail(e, RKV_E_UNSUPPORTED, "%s: architecture '%.*s', supported are %s", path,
                         (int)(n < 40 ? n : 40), arch, rkv_arch_list());
+    RKV_TRY(place_weights(m, o->load, e));
+    RKV_TRY(bind_text(m, e));
     RKV_TRY(rkv_model_bind(m, e));
     if (rkv_tok_n_vocab(m->tok) != m->config.n_vocab)
         return rkv_fail(e, RKV_E_FORMAT, "%s: the tokenizer has %d tokens, the embedding %d rows",
@@ -156,14 +228,16 @@ static rkv_status load(rkv_model *m, const char *path, rkv_error *e)
     return RKV_OK;
 }
 
-static rkv_status load_by(rkv_model **out, const char *path,
-                          rkv_status (*how)(rkv_model *m, const char *path, rkv_error *e),
-                          rkv_error *e)
+typedef rkv_status load_fn(rkv_model *m, const char *path, const rkv_model_options *o,
+                           rkv_error *e);
+
+static rkv_status load_by(load_fn *how, rkv_model **out, const char *path,
+                          const rkv_model_options *o, rkv_error *e)
 {
     rkv_model *m = rkv_mem_calloc(1, sizeof *m);
     if (!m)
         return rkv_fail(e, RKV_E_MEM, "%s: out of memory", path);
-    const rkv_status s = how(m, path, e);
+    const rkv_status s = how(m, path, o, e);
     if (s) {
         rkv_model_free(m);
         return s;
@@ -173,14 +247,26 @@ static rkv_status load_by(rkv_model **out, const char *path,
     return RKV_OK;
 }
 
+rkv_model_options rkv_model_options_default(void)
+{
+    return (rkv_model_options){.load = "auto"};
+}
+
+rkv_status rkv_model_load_with(rkv_model **out, const char *path, const rkv_model_options *o,
+                               rkv_error *e)
+{
+    return load_by(load, out, path, o, e);
+}
+
 rkv_status rkv_model_load(rkv_model **out, const char *path, rkv_error *e)
 {
-    return load_by(out, path, load, e);
+    const rkv_model_options o = rkv_model_options_default();
+    return rkv_model_load_with(out, path, &o, e);
 }
 
 rkv_status rkv_model_load_vocab(rkv_model **out, const char *path, rkv_error *e)
 {
-    return load_by(out, path, load_vocab, e);
+    return load_by(load_vocab, out, path, NULL, e);
 }
 
 void rkv_model_free(rkv_model *m)

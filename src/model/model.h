@@ -1,4 +1,4 @@
-/* A model: configuration, weights bound to the file's mapping, and one layer's forward per family.
+/* A model: configuration, weights bound to the file's data, and one layer's forward per family.
  * Immutable after loading, shared by threads. A layer sees only its rkv_step: which rows, which
  * scratch, and a callback for attention; it knows neither sessions nor policies. */
 #ifndef RKV_MODEL_H
@@ -83,6 +83,7 @@ struct rkv_model {
     rkv_model_info info;
     char fingerprint[17];
     char *chat_template, *name;
+    const char *load;           /* where the weights are, as in info */
 };
 
 /* Family by name; NULL: unknown. rkv_arch_list: all names, for messages. */
