@@ -90,15 +90,16 @@ typedef struct rkv_model_options {
 
 RKV_API rkv_model_options rkv_model_options_default(void);
 
-/* Loads a GGUF model (first shard of a split one) and its tokenizer. What stays in the file's mapping
- * follows the file: while the model lives, its files may be replaced (rename) or unlinked, but not
- * shortened or overwritten in place. Touching a page that is gone raises SIGBUS, which the library
- * leaves to its host (the rkv command ends with one line and exit code 3). Once loaded, a copied
- * model is immune, but for the token embedding that stays. The environment variable RKV_CPU names
- * the strongest kernel tier to use; RKV_GEMM=own, blas, bf16 or int16 chooses how prefill
+/* Loads a GGUF model (first shard of a split one) and its tokenizer. What stays in the file's
+ * mapping follows the file: while the model lives, its files may be replaced (rename) or unlinked,
+ * but not shortened or overwritten in place. Touching a page that is gone raises SIGBUS, which the
+ * library leaves to its host (the rkv command ends with one line and exit code 3). Once loaded, a
+ * copied model is immune, but for the token embedding that stays. The environment variable RKV_CPU
+ * names the strongest kernel tier to use; RKV_GEMM=own, blas, bf16 or int16 chooses how prefill
  * multiplies (default: what suits the tier).
  * Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_UNSUPPORTED, RKV_E_MEM (a copy that is not available, or
- * a lock beyond RLIMIT_MEMLOCK, included); RKV_E_ARG for an unknown load, a bad RKV_CPU or RKV_GEMM.
+ * a lock beyond RLIMIT_MEMLOCK, included); RKV_E_ARG for an unknown load, a bad RKV_CPU or
+ * RKV_GEMM.
  */
 RKV_API rkv_status rkv_model_load_with(rkv_model **out, const char *path,
                                        const rkv_model_options *o, rkv_error *e);
@@ -288,13 +289,13 @@ RKV_API rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t 
 RKV_API rkv_status rkv_session_decode(rkv_session *s, int32_t id, rkv_error *e);
 
 /* Takes one id for each of n different sessions of one model, 1 <= n <= 1024: ids[i] goes to s[i].
- * The weights are read once for all of them (for every 8, with many), which is what most of the time
- * goes into; each session ends as if it had decoded by itself, to the bit. Lengths, policies, cache
- * types and all other options may differ. The work is done by the threads, and in the memory, of
- * s[0]. A session that holds nothing takes its id as its prompt (rkv_session_prefill), by itself,
- * before the others. On failure every session holds what it held before. Errors: RKV_E_ARG (n out of
- * range, a session twice, different models, id out of range, n_ctx exceeded), RKV_E_MEM; for prompts
- * those of rkv_session_prefill. */
+ * The weights are read once for all of them (for every 8, with many), which is what most of the
+ * time goes into; each session ends as if it had decoded by itself, to the bit. Lengths, policies,
+ * cache types and all other options may differ. The work is done by the threads, and in the memory,
+ * of s[0]. A session that holds nothing takes its id as its prompt (rkv_session_prefill), by
+ * itself, before the others. On failure every session holds what it held before. Errors: RKV_E_ARG
+ * (n out of range, a session twice, different models, id out of range, n_ctx exceeded), RKV_E_MEM;
+ * for prompts those of rkv_session_prefill. */
 RKV_API rkv_status rkv_sessions_decode(rkv_session *const *s, const int32_t *ids, size_t n,
                                        rkv_error *e);
 
@@ -309,8 +310,8 @@ RKV_API rkv_status rkv_session_fork(rkv_session **out, const rkv_session *s, rkv
 
 /* Compresses the prompt of a session that observes what the policy needs, prefilled once, and not
  * yet compressed: the same kept sets as if its options had held this policy. RKV_E_ARG,
- * RKV_E_MISMATCH: nothing has changed. RKV_E_MEM: some heads may be compressed and others not, so it
- * cannot be tried again. */
+ * RKV_E_MISMATCH: nothing has changed. RKV_E_MEM: some heads may be compressed and others not, so
+ * it cannot be tried again. */
 RKV_API rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *e);
 
 typedef struct rkv_kv_info {

@@ -19,7 +19,8 @@ enum { N = 40, MORE = 3 };
 static const char enabled[] = "/sys/kernel/mm/transparent_hugepage/enabled";
 static int32_t ids[N + MORE];
 
-/* Stands before the C library's: what the library takes for huge pages can be made to fail alone. */
+/* Stands before the C library's: what the library takes for huge pages can be made to fail alone.
+ */
 static int huge_fails;
 
 void *aligned_alloc(size_t align, size_t n)
@@ -163,7 +164,8 @@ static void check_no_memory(const tiny_options *o, const char *mode)
     remove_files();
 }
 
-/* All shards are emptied while a copied model is in use: its weights, keys and texts are its own. */
+/* All shards are emptied while a copied model is in use: its weights, keys and texts are its own.
+ */
 static void check_survives(const tiny_options *o)
 {
     rkv_error e = {0};

@@ -148,7 +148,8 @@ static void check_sums(const rkv_session *s, const char *what, double tolerance)
 }
 
 /* Threads and chunks change no bit; nor does the observation change the logits. */
-static void check_same_bits(const rkv_model *m, const rkv_session *want, const char *what, int n_case)
+static void check_same_bits(const rkv_model *m, const rkv_session *want, const char *what,
+                            int n_case)
 {
     static const int threads[] = {2, 3, 1, 2}, chunks[] = {100, 7, 1, 1000};
     const int n = want->n_prompt;

@@ -1,5 +1,5 @@
-/* rkv bench: tokens per second of prefill and decode at given depths, in llama-bench's words, and of
- * sessions that decode together, in llama-batched-bench's. */
+/* rkv bench: tokens per second of prefill and decode at given depths, in llama-bench's words, and
+ * of sessions that decode together, in llama-batched-bench's. */
 #include "config.h"
 #include "common.h"
 
@@ -248,15 +248,15 @@ static int print_md(bench *b, const test *t)
     char name[48];
     name_test(name, sizeof name, t);
     if (!b->n_row++)
-        puts(
-            "| model | size | params | backend | threads | policy | pl | test | t/s | KV MiB | peak "
-            "MiB |\n| --- | ---: | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |");
-    printf("| %s %s | %.2f MiB | %.2f M | %s | %d | %s%s%s | %d | %s | %.2f ± %.2f | %.1f | %.0f |\n",
-           m->arch, m->quantization, (double)m->file_bytes / 0x1p20, 1e-6 * (double)m->n_param,
-           m->tier, b->n_thread, b->o->kv_policy ? b->o->kv_policy : "full",
-           b->o->kv_budget ? " " : "", b->o->kv_budget ? b->o->kv_budget : "", t->n_parallel, name,
-           t->mean_rate, t->sd_rate, (double)t->kv_bytes / 0x1p20,
-           (double)peak_rss_bytes() / 0x1p20);
+        puts("| model | size | params | backend | threads | policy | pl | test | t/s | KV MiB | "
+             "peak "
+             "MiB |\n| --- | ---: | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |");
+    printf(
+        "| %s %s | %.2f MiB | %.2f M | %s | %d | %s%s%s | %d | %s | %.2f ± %.2f | %.1f | %.0f |\n",
+        m->arch, m->quantization, (double)m->file_bytes / 0x1p20, 1e-6 * (double)m->n_param,
+        m->tier, b->n_thread, b->o->kv_policy ? b->o->kv_policy : "full",
+        b->o->kv_budget ? " " : "", b->o->kv_budget ? b->o->kv_budget : "", t->n_parallel, name,
+        t->mean_rate, t->sd_rate, (double)t->kv_bytes / 0x1p20, (double)peak_rss_bytes() / 0x1p20);
     return finish_stdout();
 }
 

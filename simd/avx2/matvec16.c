@@ -127,9 +127,9 @@ static RKV_ALWAYS_INLINE void store64(const format *f, x16 *out, int i, const __
                                       const __m256i b[2])
 {
     const int pairs = f->order == BLOCK_PAIRS;
-    const __m256i q[4] = {pairs ? low_lanes(a[0], b[0]) : a[0], pairs ? low_lanes(a[1], b[1]) : a[1],
-                          pairs ? high_lanes(a[0], b[0]) : b[0],
-                          pairs ? high_lanes(a[1], b[1]) : b[1]};
+    const __m256i q[4] = {
+        pairs ? low_lanes(a[0], b[0]) : a[0], pairs ? low_lanes(a[1], b[1]) : a[1],
+        pairs ? high_lanes(a[0], b[0]) : b[0], pairs ? high_lanes(a[1], b[1]) : b[1]};
     const __m256i o = _mm256_set1_epi16((short)f->offset);
     __m256i sum[4];
     RKV_UNROLL(4)
@@ -420,8 +420,9 @@ static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *b
         }
     }
     const unsigned first = (unsigned)i0 / (unsigned)f->width * 8;
+    const int n_unit = n / f->width;
     RKV_UNROLL(8)
-    for (int p = 0; p < n / f->width; p++) {
+    for (int p = 0; p < n_unit; p++) {
         const codes w = f->unit(block, p);
         RKV_UNROLL(8)
         for (int j = 0; j < n_x; j++) {

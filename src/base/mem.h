@@ -37,8 +37,8 @@ static inline size_t rkv_mem_product(size_t a, size_t b)
  * the headroom of its cgroups (v1, v2; file cache does not count as used), RLIMIT_AS and
  * RLIMIT_DATA; UINT64_MAX when unknown. *total (may be NULL): the machine's or the cgroup's. */
 uint64_t rkv_mem_available(uint64_t *total);
-/* Whether a file in the form of the kernel's transparent_hugepage/enabled says that memory may be in
- * huge pages when it asks for them. */
+/* Whether a file in the form of the kernel's transparent_hugepage/enabled says that memory may be
+ * in huge pages when it asks for them. */
 int rkv_mem_huge_pages(const char *path);
 /* The part of the cgroups: those that the file `listing` (/proc/self/cgroup) names and all above
  * them, in the file system at root. UINT64_MAX: no limit. *limit: the smallest. */

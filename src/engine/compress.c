@@ -97,8 +97,14 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
     const int n = rkv_kv_at(s->kv, l, 0)->n_slot, budget = s->budget[l];
     if (budget >= n)
         return RKV_OK;
-    job j = {.s = s, .p = p, .selector = rkv_selector_find(p->selector), .n_query = queries_of(p, n),
-             .mass = rkv_session_seen_mass(s, l, n), .l = l, .n = n, .budget = budget,
+    job j = {.s = s,
+             .p = p,
+             .selector = rkv_selector_find(p->selector),
+             .n_query = queries_of(p, n),
+             .mass = rkv_session_seen_mass(s, l, n),
+             .l = l,
+             .n = n,
+             .budget = budget,
              .head_floats = rkv_session_compress_floats(s, p, n)};
     if (j.n_query)      /* more may have been seen than the policy looks at: the last of them */
         j.q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j.n_query) *

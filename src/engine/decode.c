@@ -1,8 +1,8 @@
-/* One token for each of some sessions of one model: straight products with the stored weights, which
- * are read once for all of them, and attention split over chunks of slots so that every K and V byte
- * is read once and all threads have work (flash-decoding, Dao et al. 2023). Chunks and their order
- * are fixed, and a row's products depend on that row alone, so that the bits depend neither on the
- * thread count nor on who else decodes. */
+/* One token for each of some sessions of one model: straight products with the stored weights,
+ * which are read once for all of them, and attention split over chunks of slots so that every K and
+ * V byte is read once and all threads have work (flash-decoding, Dao et al. 2023). Chunks and their
+ * order are fixed, and a row's products depend on that row alone, so that the bits depend neither
+ * on the thread count nor on who else decodes. */
 #include "config.h"
 #include "engine/session.h"
 

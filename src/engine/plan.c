@@ -92,7 +92,8 @@ static void plan_observation(rkv_prefill_plan *out, const rkv_session *s, const 
                              int n)
 {
     const rkv_config *c = &s->m->config;
-    const int all_q = s->o.observe & RKV_OBSERVE_QUERIES, all_mass = s->o.observe & RKV_OBSERVE_MASS;
+    const int all_q = s->o.observe & RKV_OBSERVE_QUERIES,
+              all_mass = s->o.observe & RKV_OBSERVE_MASS;
     const uint64_t n_layer = (uint64_t)c->n_layer, n_kv_head = (uint64_t)c->n_kv_head;
     int want = p ? rkv_policy_n_query(p) : 0;
     if (all_q && s->o.policy.window > want)

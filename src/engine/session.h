@@ -31,7 +31,7 @@ struct rkv_session {
     rkv_observation seen;
     float *logits;              /* [n_vocab]; valid when has_logits */
     int has_logits;
-    float *work;                /* decode's scratch: grows with the cache, and with sessions beside */
+    float *work; /* decode's scratch: grows with the cache, and with sessions beside */
     size_t n_work;              /* floats of it */
 };
 
@@ -58,14 +58,15 @@ enum { RKV_SLIDING_ROOM = 256 };
 /* Checks ids and length before anything is touched. */
 rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
 
-/* What s->seen holds of layer l (of the layer at hand, where it holds one): q[n_query][n_head][d_head]
- * and mass[n_kv_head][n], n the length of the first prompt; NULL: not kept. */
+/* What s->seen holds of layer l (of the layer at hand, where it holds one):
+ * q[n_query][n_head][d_head] and mass[n_kv_head][n], n the length of the first prompt; NULL: not
+ * kept. */
 float *rkv_session_seen_q(const rkv_session *s, int l);
 float *rkv_session_seen_mass(const rkv_session *s, int l, int n);
 
-/* compress.c: chooses and keeps slots of layer l of the first prompt, all heads, by what was seen of
- * it, leaving `room` free slots in each. RKV_E_MEM: some heads may be done, the others are as they
- * were. */
+/* compress.c: chooses and keeps slots of layer l of the first prompt, all heads, by what was seen
+ * of it, leaving `room` free slots in each. RKV_E_MEM: some heads may be done, the others are as
+ * they were. */
 rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
                                       rkv_error *e);
 

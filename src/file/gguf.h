@@ -37,18 +37,19 @@ typedef struct rkv_gguf rkv_gguf;
 rkv_status rkv_gguf_open(rkv_gguf **out, const char *path, rkv_error *e);
 void rkv_gguf_close(rkv_gguf *g);
 
-/* Copies keys, strings and the data of all known tensors but the one named `stays` (NULL: none) into
- * one block of memory, in huge pages where there are any, each tensor aligned to 64 bytes, by several
- * threads when there is much. What has been copied is no longer read from the files, and its pages
- * of the mapping are let go: at any time only a few MiB are there twice. Strings and tensor data
- * that were handed out before point to the old places. At most once. RKV_E_MEM: nothing has changed.
+/* Copies keys, strings and the data of all known tensors but the one named `stays` (NULL: none)
+ * into one block of memory, in huge pages where there are any, each tensor aligned to 64 bytes, by
+ * several threads when there is much. What has been copied is no longer read from the files, and
+ * its pages of the mapping are let go: at any time only a few MiB are there twice. Strings and
+ * tensor data that were handed out before point to the old places. At most once. RKV_E_MEM: nothing
+ * has changed.
  */
 rkv_status rkv_gguf_copy(rkv_gguf *g, const char *stays, rkv_error *e);
 /* Size of that block. */
 uint64_t rkv_gguf_copy_bytes(const rkv_gguf *g, const char *stays);
 
-/* Reads all shards into memory and keeps them there until they are closed (mlock). RKV_E_MEM, naming
- * the limit that is in the way; parts may then be locked. */
+/* Reads all shards into memory and keeps them there until they are closed (mlock). RKV_E_MEM,
+ * naming the limit that is in the way; parts may then be locked. */
 rkv_status rkv_gguf_lock(const rkv_gguf *g, rkv_error *e);
 
 const char *rkv_gguf_path(const rkv_gguf *g);

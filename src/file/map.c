@@ -100,10 +100,11 @@ rkv_status rkv_map_lock(const rkv_map *m, const char *path, rkv_error *e)
     const int why = errno;
     struct rlimit limit = {0};
     getrlimit(RLIMIT_MEMLOCK, &limit);
-    return rkv_fail(e, RKV_E_MEM,
-                    "%s: cannot lock %zu bytes in memory: %s; RLIMIT_MEMLOCK is %ju bytes: raise it "
-                    "(ulimit -l) or load without locking", rkv_path_end(path), m->size,
-                    strerror(why), (uintmax_t)limit.rlim_cur);
+    return rkv_fail(
+        e, RKV_E_MEM,
+        "%s: cannot lock %zu bytes in memory: %s; RLIMIT_MEMLOCK is %ju bytes: raise it "
+        "(ulimit -l) or load without locking",
+        rkv_path_end(path), m->size, strerror(why), (uintmax_t)limit.rlim_cur);
 }
 
 void rkv_map_close(rkv_map *m)

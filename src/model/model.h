@@ -97,8 +97,8 @@ typedef struct rkv_step {
     rkv_team *team;             /* NULL: the caller alone */
     int n_tok;
     const int32_t *pos;         /* [n_tok] position of each row */
-    /* Position of row 0 of the angle tables, which are those of consecutive positions; -1: they have
-     * one row for each row of the step. */
+    /* Position of row 0 of the angle tables, which are those of consecutive positions; -1: they
+     * have one row for each row of the step. */
     int32_t rope_first;
     const float *cosine[2], *sine[2];   /* [row][n_pair], per set of angles */
     const rkv_panels
