@@ -20,11 +20,13 @@
  * would die of begin beyond, and so do some that shall be found by another check. */
 enum { KNOWN = 8 };
 
-/* Reads an element that is not the kernel's; the value stays out of the result. */
-static void touch(const float *p)
+/* Reads the element at p, which is not the kernel's and need not be aligned; the value stays out of
+ * the result. */
+static void touch(const void *p)
 {
-    const volatile float *v = p;
-    (void)*v;
+    const volatile unsigned char *bytes = p;
+    for (size_t i = 0; i < sizeof(float); i++)
+        (void)bytes[i];
 }
 
 static int whole(int n) /* a loop over full vectors, its tail forgotten */
