@@ -324,8 +324,8 @@ typedef struct rkv_kv_info {
 RKV_API rkv_kv_info rkv_session_kv_info(const rkv_session *s);
 
 /* Bytes that the library's allocations should reach at most while the last prompt is read, those of
- * before included: the plan made before it began. The weights, which stay in the file's mapping,
- * come on top. 0 before a prompt. */
+ * before included: the plan made before it began. Copied weights are in it; those that stay in the
+ * file's mapping come on top. 0 before a prompt. */
 RKV_API uint64_t rkv_session_plan_bytes(const rkv_session *s);
 
 /* Tokens layer l was allowed to keep of the prompt, per KV head. */
