@@ -170,8 +170,15 @@ RKV_API void rkv_profile_free(rkv_profile *p);
 RKV_API rkv_status rkv_profile_check(const rkv_profile *p, const rkv_model *m, rkv_error *e);
 
 RKV_API int rkv_profile_n_layer(const rkv_profile *p);
+RKV_API int rkv_profile_n_kv_head(const rkv_profile *p);        /* 0: the file does not say */
 /* Mean KL in nats of layer l; NaN for a layer outside the budget (sliding window). */
 RKV_API double rkv_profile_sensitivity(const rkv_profile *p, int l);
+/* Mean damage in nats of letting KV head h of layer l (h -1: all heads of it) keep a share of its
+ * prompt tokens: *damage[i] for the shares *grid[i], ascending in (0, 1). Both are borrowed from p.
+ * measured: KL of such runs; else estimated. Returns their number; 0: the profile has none. NaN:
+ * the layer is outside the budget. */
+RKV_API int rkv_profile_curve(const rkv_profile *p, int measured, int l, int h,
+                              const double **grid, const double **damage);
 
 typedef struct rkv_profile_options {
     int n_example_max;      /* use at most so many examples; 0: all */
