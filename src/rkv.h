@@ -170,8 +170,15 @@ RKV_API void rkv_profile_free(rkv_profile *p);
 RKV_API rkv_status rkv_profile_check(const rkv_profile *p, const rkv_model *m, rkv_error *e);
 
 RKV_API int rkv_profile_n_layer(const rkv_profile *p);
+RKV_API int rkv_profile_n_kv_head(const rkv_profile *p);        /* 0: the file does not say */
 /* Mean KL in nats of layer l; NaN for a layer outside the budget (sliding window). */
 RKV_API double rkv_profile_sensitivity(const rkv_profile *p, int l);
+/* Mean damage in nats of letting KV head h of layer l (h -1: all heads of it) keep a share of its
+ * prompt tokens: *damage[i] for the shares *grid[i], ascending in (0, 1). Both are borrowed from p.
+ * measured: KL of such runs; else estimated. Returns their number; 0: the profile has none. NaN:
+ * the layer is outside the budget. */
+RKV_API int rkv_profile_curve(const rkv_profile *p, int measured, int l, int h,
+                              const double **grid, const double **damage);
 
 typedef struct rkv_profile_options {
     int n_example_max;      /* use at most so many examples; 0: all */
@@ -195,7 +202,7 @@ RKV_API rkv_profile_options rkv_profile_options_default(void);
 RKV_API rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
                                    const rkv_profile_options *o, rkv_error *e);
 
-/* ---- policy: which tokens stay, and how many in which layer ---------------------------------- */
+/* ---- policy: which tokens stay, and how many in which head ----------------------------------- */
 
 typedef enum rkv_budget_kind {
     RKV_BUDGET_NONE = 0, /* keep everything */
@@ -237,14 +244,15 @@ enum {
 /* The bits that rkv_session_compress will ask for with this policy; 0: it removes nothing. */
 RKV_API int rkv_policy_observes(const rkv_policy *p);
 
-/* The allocator's arithmetic alone: tokens per KV head of each of n_layer layers for a prompt of
- * n_token tokens. skip[l] != 0 (skip may be NULL) leaves layer l out (it gets n_token). Every
- * compressible layer receives between window + 4 and n_token; the total is exactly n_compressible *
- * cap. bytes_per_token: K and V bytes of one token in one layer, only used for RKV_BUDGET_BYTES.
- * *cap (may be NULL) receives the mean. RKV_E_ARG: infeasible, says why; RKV_E_MISMATCH. */
-RKV_API rkv_status rkv_budget_layers(int *budget, int *cap, const rkv_policy *p, int n_layer,
-                                     const uint8_t *skip, int n_token, double bytes_per_token,
-                                     rkv_error *e);
+/* The allocator's arithmetic alone: tokens budget[n_layer][n_kv_head] of each KV head for a prompt
+ * of n_token tokens. skip[l] != 0 (skip may be NULL) leaves layer l out (it gets n_token). Every
+ * head of a compressible layer receives between window + 4 and n_token; the total of all of them is
+ * exactly n_compressible_layers * n_kv_head * cap. bytes_per_token: K and V bytes of one token in
+ * one layer, only used for RKV_BUDGET_BYTES. *cap (may be NULL) receives the mean. RKV_E_ARG:
+ * infeasible, says why; RKV_E_MISMATCH: the profile lacks what the allocator looks at. */
+RKV_API rkv_status rkv_budget_heads(int *budget, int *cap, const rkv_policy *p, int n_layer,
+                                    int n_kv_head, const uint8_t *skip, int n_token,
+                                    double bytes_per_token, rkv_error *e);
 
 /* ---- session --------------------------------------------------------------------------------- */
 
@@ -318,7 +326,7 @@ typedef struct rkv_kv_info {
     uint64_t bytes;         /* K and V bytes of the tokens held now */
     uint64_t bytes_full;    /* what they would be without a policy */
     int64_t n_prompt;       /* tokens of the first prompt */
-    int64_t n_kept;         /* prompt tokens kept, summed over compressible layers (per KV head) */
+    int64_t n_kept; /* prompt tokens kept, summed over compressible layers, mean over KV heads */
     int cap;                /* mean budget per layer and KV head; n_prompt without a policy */
 } rkv_kv_info;
 RKV_API rkv_kv_info rkv_session_kv_info(const rkv_session *s);
@@ -328,8 +336,8 @@ RKV_API rkv_kv_info rkv_session_kv_info(const rkv_session *s);
  * file's mapping come on top. 0 before a prompt. */
 RKV_API uint64_t rkv_session_plan_bytes(const rkv_session *s);
 
-/* Tokens layer l was allowed to keep of the prompt, per KV head. */
-RKV_API int rkv_session_layer_budget(const rkv_session *s, int l);
+/* Tokens that a KV head of layer l was allowed to keep of the prompt. */
+RKV_API int rkv_session_head_budget(const rkv_session *s, int l, int kv_head);
 
 /* Positions that (layer, KV head) holds, ascending: *pos is borrowed until the next call on s. */
 RKV_API int rkv_session_kept(const rkv_session *s, int l, int kv_head, const int32_t **pos);

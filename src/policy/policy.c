@@ -161,6 +161,17 @@ int rkv_policy_observes(const rkv_policy *p)
            (rkv_selector_find(p->selector)->needs_mass ? RKV_OBSERVE_MASS : 0);
 }
 
+rkv_status rkv_policy_check_profile(const rkv_policy *p, rkv_error *e)
+{
+    const rkv_allocator *a = rkv_allocator_find(p->allocator);
+    if (a->needs_profile && !p->profile)
+        return rkv_fail(e, RKV_E_ARG,
+                        "policy: allocator '%s' needs a profile of the model; make one with "
+                        "rkv profile and name it with --kv-profile",
+                        a->name);
+    return RKV_OK;
+}
+
 static rkv_status out_of_range(const char *what, double v, const char *range, rkv_error *e)
 {
     return rkv_fail(e, RKV_E_ARG, "policy: %s is %g, expected %s", what, v, range);
