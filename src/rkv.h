@@ -75,7 +75,7 @@ typedef struct rkv_model_info {
     int64_t n_param;                    /* of tensors whose type this version knows */
     uint64_t file_bytes;                /* all shards */
     uint64_t step_bytes;                /* of the weight matrices that one decoded token reads */
-    uint64_t stream_bytes;              /* of those, the most in memory at a time by load "stream" */
+    uint64_t stream_bytes;              /* of those, the most that "stream" holds at a time */
     const char *load;   /* where the weights are: "mmap", "memory", "mlock", "stream" */
 } rkv_model_info;
 
