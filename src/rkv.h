@@ -75,7 +75,8 @@ typedef struct rkv_model_info {
     int64_t n_param;                    /* of tensors whose type this version knows */
     uint64_t file_bytes;                /* all shards */
     uint64_t step_bytes;                /* of the weight matrices that one decoded token reads */
-    const char *load;                   /* where the weights are: "mmap", "memory", "mlock" */
+    uint64_t stream_bytes;              /* of those, the most that "stream" holds at a time */
+    const char *load;   /* where the weights are: "mmap", "memory", "mlock", "stream" */
 } rkv_model_info;
 
 typedef struct rkv_model_options {
@@ -84,7 +85,11 @@ typedef struct rkv_model_options {
      * decodes faster where huge pages are to be had, and takes longer to load; only the token
      * embedding of a model with an output matrix of its own, of which a step reads a row, stays in
      * the mapping. "auto" (default): "none" when the kernel gives huge pages to those who ask, the
-     * copy takes at most a quarter of the available memory, and can be allocated; else "mmap". */
+     * copy takes at most a quarter of the available memory, and can be allocated; else "mmap".
+     * "stream", for a model larger than memory: they stay in the mapping, and no more of them in
+     * memory than two layers: each layer is read from the file while the one before it is at work,
+     * and let go when it is done, also from the system's cache of the file. Each pass reads the
+     * file anew, so it pays where a pass serves many rows. */
     const char *load;
 } rkv_model_options;
 
@@ -283,6 +288,17 @@ RKV_API void rkv_session_free(rkv_session *s);
  * A prompt cut into several calls gives the same bits, but for calls of one token, which
  * are rkv_session_decode: its sums are rounded elsewhere. */
 RKV_API rkv_status rkv_session_prefill(rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
+
+/* Takes the first prompts of n_session different sessions of one model, 1 <= n_session <= 1024:
+ * ids[i][n[i]] go to s[i], which holds nothing. They go through the layers together, so that each
+ * layer's weights are read and unpacked once for all of them; each session ends as if prefilled by
+ * itself, to the bit. Lengths, policies, cache types and all other options may differ. Each
+ * session's rows are worked on by its own threads, one session after the other; the threads of s[0]
+ * unpack the weights. Every session's progress is called, with its own numbers. On failure every
+ * session holds nothing, as before. Errors: RKV_E_ARG (n_session out of range, a session twice,
+ * different models, a session with a past), and those of rkv_session_prefill. */
+RKV_API rkv_status rkv_sessions_prefill(rkv_session *const *s, const int32_t *const *ids,
+                                        const size_t *n, size_t n_session, rkv_error *e);
 
 /* Receives the logits [n_row][n_vocab] of rows i0 .. i0 + n_row - 1 of a scored text; valid during
  * the call only. Return 0 to go on. */

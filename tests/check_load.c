@@ -95,6 +95,7 @@ static void check_modes(const tiny_options *o, const char *what)
 {
     static const struct { const char *mode, *load; } modes[] = {
         {"mmap", "mmap"}, {"none", "memory"}, {"mlock", "mlock"}, {"auto", NULL},
+        {"stream", "stream"},
     };
     rkv_error e = {0};
     rkv_model *first = NULL;
@@ -133,7 +134,7 @@ static void check_names(const tiny_options *o)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rkv_model *m = NULL;
         CHECK(load(&m, path, bad[i], &e) == RKV_E_ARG && !m, "'%s'", bad[i] ? bad[i] : "NULL");
-        CHECK(strstr(e.text, "auto, none, mmap or mlock"), "%s", e.text);
+        CHECK(strstr(e.text, "auto, none, mmap, mlock or stream"), "%s", e.text);
     }
     CHECK(!strcmp(rkv_model_options_default().load, "auto"), "the default");
     rkv_model *m = NULL;
@@ -271,17 +272,17 @@ static rkv_status prompt_fits(const char *path, const char *mode)
     rkv_error e = {0};
     rkv_model *m = NULL;
     rkv_session *s = NULL;
-    int n = 0;
+    size_t n = 0;
     o.n_thread = 1;
     o.n_ctx = 100000;
     must(load(&m, path, mode, &e), &e);
     must(rkv_session_create(&s, m, &o, &e), &e);
     while (plan.total < (uint64_t)70 << 20) {
         n += 200;
-        must(rkv_session_budget(s, &s->o.policy, n, &e), &e);
-        plan = rkv_prefill_plan_of(s, NULL, n, 0);
+        must(rkv_session_budget(s, &s->o.policy, (int)n, &e), &e);
+        plan = rkv_prefill_plan_of(&s, &n, 1, 0);
     }
-    const rkv_status status = rkv_prefill_plan_check(&plan, NULL, n, &e);
+    const rkv_status status = rkv_prefill_plan_check(&plan, &e);
     rkv_session_free(s);
     rkv_model_free(m);
     return status;
@@ -366,6 +367,7 @@ int main(void)
     check_names(&o);
     check_no_memory(&o, "none");
     check_no_memory(&o, "auto");
+    check_no_memory(&o, "stream");
     o.tied = 1;
     check_survives(&o);
     o.n_shard = 3;

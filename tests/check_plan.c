@@ -30,10 +30,10 @@ static int drop_rows(void *ctx, int64_t i0, int n_row, const float *logits)
 static void check_prefill(rkv_session *s, const int32_t *at, int n, int with_rows, const char *what)
 {
     rkv_error e = {0};
-    const rkv_policy *p = s->n_past == 0 && rkv_policy_active(&s->o.policy) ? &s->o.policy : NULL;
+    const size_t count = (size_t)n;
     if (!s->n_past)
         must(rkv_session_budget(s, &s->o.policy, n, &e), &e);
-    const rkv_prefill_plan plan = rkv_prefill_plan_of(s, p, n, with_rows);
+    const rkv_prefill_plan plan = rkv_prefill_plan_of(&s, &count, 1, with_rows);
     const uint64_t before = rkv_mem_current();
     rkv_mem_peak_reset();
     must(rkv_session_score(s, at, (size_t)n, 0, with_rows ? drop_rows : NULL, NULL, &e), &e);

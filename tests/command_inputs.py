@@ -76,10 +76,7 @@ def check_load_modes():
     """Every spelling, and the last one that is given."""
     run = ["run", "-m", "m.gguf", "--ids", "five", "-n", "8", "--json", "--ignore-eos"]
     tokens = good_json("tokens", *run).get("tokens")
-    huge = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    huge = huge.exists() and ("[always]" in huge.read_text() or "[madvise]" in huge.read_text())
-    cases = [("", "memory" if huge else "mmap"), ("--load-mode auto", "memory" if huge else "mmap"),
-             ("--load-mode none", "memory"), ("-lm mmap", "mmap"), ("--no-mmap", "memory"), ("--mlock", "mlock"),
+    cases = [("", "mmap"), ("--load-mode auto", "mmap"), ("--load-mode stream", "stream"), ("--load-mode none", "memory"), ("-lm mmap", "mmap"), ("--no-mmap", "memory"), ("--mlock", "mlock"),
              ("--load-mode mlock", "mlock"), ("--load-mode mmap+mlock", "mlock"), ("--no-mmap -lm mmap", "mmap"),
              ("-lm mmap --no-mmap", "memory"), ("-lm mmap --no-mmap=0", "mmap")]
     for words, load in cases:

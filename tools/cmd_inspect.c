@@ -86,6 +86,7 @@ static cJSON *model_object(const rkv_model *m)
         {"n_param", (double)i->n_param},
         {"file_bytes", (double)i->file_bytes},
         {"step_bytes", (double)i->step_bytes},
+        {"stream_bytes", (double)i->stream_bytes},
         {"kv_bytes_per_token_f16", kv_bytes_per_token(i)},
     };
     cJSON *o = cJSON_CreateObject();
@@ -130,6 +131,15 @@ static void print_list(const cJSON *list, int indent)
     }
 }
 
+/* Only looks at the file: its weights are copied or locked when that was asked for by name. */
+static int look_at_model(rkv_model **m, const opts *o)
+{
+    opts mapped = *o;
+    if (!strcmp(o->load_mode, "auto"))
+        mapped.load_mode = "mmap";
+    return load_model(m, &mapped);
+}
+
 int cmd_inspect(const opts *o)
 {
     rkv_machine_info machine;
@@ -137,7 +147,7 @@ int cmd_inspect(const opts *o)
     rkv_model *m = NULL;
     if (rkv_machine_get_info(&machine, &e))
         return fail(&e);
-    const int bad = o->model ? load_model(&m, o) : 0;
+    const int bad = o->model ? look_at_model(&m, o) : 0;
     if (bad)
         return bad;
     cJSON *of_machine = machine_object(&machine);

@@ -41,6 +41,11 @@ typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a vie
     int n_out, n_in;
 } rkv_matrix;
 
+static inline uint64_t rkv_matrix_bytes(const rkv_matrix *w)
+{
+    return (uint64_t)w->row_stride * (uint64_t)w->n_out;
+}
+
 /* y[j][n_out] = w x[j] for a few rows x[n_x][n_in]; ldy, ldx: floats from row to row. w is read as
  * it is stored, once for all of them (the kernel's contract has the number). A row's bits depend
  * neither on n_x nor on the team. */

@@ -6,12 +6,11 @@
 #include "config.h"
 #include "engine/session.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 
-enum { CHUNK = RKV_ATTN_CHUNK, MAX_SESSIONS = 1024 };
+enum { CHUNK = RKV_ATTN_CHUNK };
 
 typedef struct decode {
     int n;                      /* rows: sessions with a past */
@@ -225,29 +224,11 @@ static rkv_status place(decode *d, rkv_session *const *s, const int32_t *ids, si
 
 /* ---- the call ---- */
 
-/* Says which of several sessions an error is about. */
-static rkv_status about(rkv_status status, size_t i, size_t n, rkv_error *e)
-{
-    if (status && e && n > 1) {
-        const rkv_error found = *e;
-        snprintf(e->text, sizeof e->text, "session #%zu: %.440s", i, found.text);
-    }
-    return status;
-}
-
 static rkv_status check(rkv_session *const *s, const int32_t *ids, size_t n, rkv_error *e)
 {
-    if (n < 1 || n > MAX_SESSIONS)
-        return rkv_fail(e, RKV_E_ARG, "decode of %zu sessions, expected 1 to %d", n, MAX_SESSIONS);
-    for (size_t i = 0; i < n; i++) {
-        if (s[i]->m != s[0]->m)
-            return rkv_fail(e, RKV_E_ARG, "decode: sessions #0 and #%zu are of different models",
-                            i);
-        for (size_t k = 0; k < i; k++)
-            if (s[k] == s[i])
-                return rkv_fail(e, RKV_E_ARG, "decode: sessions #%zu and #%zu are the same", k, i);
-        RKV_TRY(about(rkv_session_check_ids(s[i], &ids[i], 1, e), i, n, e));
-    }
+    RKV_TRY(rkv_sessions_check(s, n, "decode", e));
+    for (size_t i = 0; i < n; i++)
+        RKV_TRY(rkv_sessions_about(rkv_session_check_ids(s[i], &ids[i], 1, e), i, n, e));
     return RKV_OK;
 }
 
@@ -259,7 +240,8 @@ static rkv_status take_prompts(const decode *d, rkv_session *const *s, const int
     size_t end = 0;
     for (; end < n; end++)
         if (!s[end]->n_past &&
-            (status = about(rkv_session_prefill(s[end], &ids[end], 1, e), end, n, e)))
+            (status = rkv_sessions_about(rkv_session_prefill(s[end], &ids[end], 1, e), end, n,
+                                         e)))
             break;
     int row = 0;
     for (size_t i = 0; status && i < end; i++)
@@ -289,8 +271,11 @@ static void run(decode *d, rkv_team *team)
     for (int i = 0; i < d->n; i++)
         drop_unseen(d->s[i]);
     rkv_model_embed(m, d->x, d->id, d->n);
-    for (int l = 0; l < c->n_layer; l++)
+    for (int l = 0; l < c->n_layer; l++) {
+        rkv_model_layer_begin(m, l);
         m->arch->layer(m, &step, l);
+        rkv_model_layer_end(m, l);
+    }
     rkv_model_head_rows(m, d->x, d->n, d->norm, d->logits, team);
     for (int i = 0; i < d->n; i++) {
         rkv_session *s = d->s[i];
@@ -310,7 +295,7 @@ rkv_status rkv_sessions_decode(rkv_session *const *s, const int32_t *ids, size_t
         if (!s[i]->n_past)
             continue;
         d.n++;
-        RKV_TRY(about(reserve(s[i], e), i, n, e));
+        RKV_TRY(rkv_sessions_about(reserve(s[i], e), i, n, e));
     }
     if (d.n)
         RKV_TRY(place(&d, s, ids, n, e));

@@ -123,27 +123,72 @@ static uint64_t logit_bytes(const rkv_session *s, int n)
            rkv_panels_scratch(be, c->d_model) + rkv_panels_bytes(be, RKV_HEAD_COLUMNS, c->d_model);
 }
 
-rkv_prefill_plan rkv_prefill_plan_of(const rkv_session *s, const rkv_policy *policy, int n,
-                                     int with_rows)
+const rkv_policy *rkv_prefill_policy(const rkv_session *s)
+{
+    return !s->n_past && rkv_policy_active(&s->o.policy) ? &s->o.policy : NULL;
+}
+
+/* What one session asks for, but for its cache. */
+static rkv_prefill_plan plan_buffers(const rkv_session *s, int n)
 {
     const rkv_model *m = s->m;
-    const rkv_config *c = &m->config;
     const uint64_t rows = (uint64_t)n;
+    const rkv_policy *policy = rkv_prefill_policy(s);
     rkv_prefill_plan p = {
-        .x = rows * (uint64_t)c->d_model * sizeof(float),
+        .x = rows * (uint64_t)m->config.d_model * sizeof(float),
         .pos = rows * sizeof(int32_t),
         .tables = rows * (uint64_t)m->rope[0].n_pair * 2 * (uint64_t)m->n_rope * sizeof(float),
         .panels = rkv_prefill_is_straight(n) ? 0 : rkv_model_panels_bytes(m),
-        .n_old = (uint64_t)c->n_kv_head * sizeof(int),
+        .n_old = (uint64_t)m->config.n_kv_head * sizeof(int),
+        .n_tok = n,
+        .compresses = policy != NULL,
     };
-    growth g = {0};
     plan_observation(&p, s, policy, n);
     plan_chunk(&p, s, n);
-    for (int l = 0; l < c->n_layer; l++)
-        plan_layer(&g, s, policy, l, n);
+    return p;
+}
+
+static void raise_to(uint64_t *most, uint64_t v)
+{
+    if (v > *most)
+        *most = v;
+}
+
+/* Another session joins. */
+static void add_buffers(rkv_prefill_plan *to, const rkv_prefill_plan *p)
+{
+    to->x += p->x;
+    to->pos += p->pos;
+    to->tables += p->tables;
+    to->observed += p->observed;
+    to->mass += p->mass;
+    raise_to(&to->panels, p->panels);
+    raise_to(&to->scratch, p->scratch);
+    raise_to(&to->n_old, p->n_old);
+    raise_to(&to->attention, p->attention);
+    raise_to(&to->mass_sums, p->mass_sums);
+    raise_to(&to->tile_mass, p->tile_mass);
+    to->n_observed = to->n_observed > p->n_observed ? to->n_observed : p->n_observed;
+    to->n_chunk = to->n_chunk > p->n_chunk ? to->n_chunk : p->n_chunk;
+    to->n_tok = p->n_tok < INT_MAX - to->n_tok ? to->n_tok + p->n_tok : INT_MAX;
+    to->compresses &= p->compresses;
+}
+
+rkv_prefill_plan rkv_prefill_plan_of(rkv_session *const *s, const size_t *n, size_t n_session,
+                                     int with_rows)
+{
+    growth g = {0};
+    rkv_prefill_plan p = plan_buffers(s[0], (int)n[0]);
+    for (size_t i = 1; i < n_session; i++) {
+        const rkv_prefill_plan more = plan_buffers(s[i], (int)n[i]);
+        add_buffers(&p, &more);
+    }
+    for (int l = 0; l < s[0]->m->config.n_layer; l++)
+        for (size_t i = 0; i < n_session; i++)
+            plan_layer(&g, s[i], rkv_prefill_policy(s[i]), l, (int)n[i]);
     p.kv = (uint64_t)g.peak;
     if (with_rows)
-        p.logits = logit_bytes(s, n);
+        p.logits = logit_bytes(s[0], (int)n[0]);
     const int64_t late = g.now + (int64_t)p.logits;
     p.total = p.x + p.pos + p.tables + p.panels + p.scratch + p.n_old + p.attention + p.observed +
               p.mass + p.mass_sums + p.tile_mass + (uint64_t)(late > g.peak ? late : g.peak);
@@ -151,19 +196,17 @@ rkv_prefill_plan rkv_prefill_plan_of(const rkv_session *s, const rkv_policy *pol
 }
 
 /* The option that acts on the largest part. */
-static const char *hint(const rkv_prefill_plan *p, const rkv_policy *policy, uint64_t rows,
-                        uint64_t work)
+static const char *hint(const rkv_prefill_plan *p, uint64_t rows, uint64_t work)
 {
     if (p->kv >= rows && p->kv >= work)
-        return policy ? "a smaller --kv-budget or a shorter prompt"
-                      : "a --kv-policy with a --kv-budget, or a shorter prompt";
+        return p->compresses ? "a smaller --kv-budget or a shorter prompt"
+                             : "a --kv-policy with a --kv-budget, or a shorter prompt";
     if (rows >= work)
         return "a shorter prompt";
     return p->scratch > p->panels ? "a smaller --ubatch-size" : "a smaller model";
 }
 
-rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, const rkv_policy *policy,
-                                  int n, rkv_error *e)
+rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, rkv_error *e)
 {
     const uint64_t small = 16 << 20;            /* its allocations themselves can fail */
     const uint64_t rows =
@@ -177,7 +220,8 @@ rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, const rkv_policy *p
     return rkv_fail(e, RKV_E_MEM,
                     "prefill of %d tokens needs %.1f MiB (KV cache %.1f, rows %.1f, scratch %.1f) "
                     "beside %.1f in use; %.1f MiB are available: use %s",
-                    n, (double)p->total / 0x1p20, (double)p->kv / 0x1p20, (double)rows / 0x1p20,
-                    (double)work / 0x1p20, (double)rkv_mem_current() / 0x1p20,
-                    (double)left / 0x1p20, hint(p, policy, rows, work));
+                    p->n_tok, (double)p->total / 0x1p20, (double)p->kv / 0x1p20,
+                    (double)rows / 0x1p20, (double)work / 0x1p20,
+                    (double)rkv_mem_current() / 0x1p20, (double)left / 0x1p20,
+                    hint(p, rows, work));
 }

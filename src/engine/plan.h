@@ -12,27 +12,33 @@ static inline int rkv_prefill_is_straight(int n)
     return n == 1;
 }
 
-typedef struct rkv_prefill_plan {       /* all in bytes */
-    uint64_t x, pos, tables, panels, scratch, n_old, attention;         /* buffers of the call */
+typedef struct rkv_prefill_plan {       /* all in bytes, but for the counts */
+    uint64_t x, pos, tables;    /* buffers of the call, for each session */
+    uint64_t panels, scratch, n_old, attention; /* for all of them in turn */
     uint64_t observed;          /* queries kept for selection; 0: none */
     int n_observed;             /* their positions */
     uint64_t mass;              /* of keys, kept for selection; 0: none */
-    uint64_t mass_sums, tile_mass;      /* buffers of the call, where there is mass */
-    int n_chunk;                /* rows per pass inside a layer */
+    uint64_t mass_sums, tile_mass;      /* for all in turn, where there is mass */
+    int n_chunk;                /* rows per pass inside a layer; of several sessions: the most */
+    int n_tok;                  /* of all sessions */
+    int compresses;             /* every session removes something */
     uint64_t kv;                /* growth of the cache at its peak, with what selection takes */
     uint64_t logits;            /* rows handed out; at another time than kv's peak */
     uint64_t total;             /* at the peak, beyond what is allocated before the call */
 } rkv_prefill_plan;
 
-/* Plan of taking n >= 1 tokens more; those of a first prompt have their budgets in s->budget
- * (rkv_session_budget). policy: NULL when nothing is removed; with_rows: logits of every row are
- * handed out. total is what the library's own allocations add up to, exactly but for OpenBLAS. */
-rkv_prefill_plan rkv_prefill_plan_of(const rkv_session *s, const rkv_policy *policy, int n,
+/* The policy that acts on what the session takes next; NULL: nothing is removed. */
+const rkv_policy *rkv_prefill_policy(const rkv_session *s);
+
+/* Plan of taking n[i] >= 1 tokens more in each of n_session sessions of one model; those that hold
+ * nothing have their budgets for it in s->budget (rkv_session_budget). with_rows: logits of every
+ * row are handed out, by one session. total is what the library's own allocations add up to,
+ * exactly but for OpenBLAS. */
+rkv_prefill_plan rkv_prefill_plan_of(rkv_session *const *s, const size_t *n, size_t n_session,
                                      int with_rows);
 
 /* RKV_E_MEM, with the numbers and what would help, when the plan cannot fit what is available. */
-rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, const rkv_policy *policy,
-                                  int n, rkv_error *e);
+rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, rkv_error *e);
 
 /* Room that stays free behind the first prompt of n tokens; later prompts take what they need. */
 int rkv_prefill_room(const rkv_session *s, int n);

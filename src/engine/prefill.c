@@ -1,6 +1,7 @@
 /* Prefill, layer by layer: the whole prompt goes through one layer, that layer's cache is
  * compressed, and only then the next layer starts. Each layer's weights are unpacked once, and no
- * more than one layer's full cache exists at a time. Rows go in chunks inside a layer. Source:
+ * more than one layer's full cache exists at a time. Rows go in chunks inside a layer. Several
+ * sessions go through a layer one after the other, before any of them goes on to the next. Source:
  * METHOD section 6. */
 #include "config.h"
 #include "engine/prefill.h"
@@ -10,21 +11,30 @@
 #include "base/mem.h"
 #include "engine/plan.h"
 
-typedef struct prefill {
+typedef struct prefill {        /* of one session */
     rkv_session *s;
     int n, first_prompt, straight;      /* straight: without panels */
     const rkv_policy *policy;   /* NULL: nothing is removed */
     float *x;                   /* [n][d_model] */
     int32_t *pos;               /* [n] */
-    float *tables, *scratch;
-    void *panels;
-    int *n_old;                 /* [n_kv_head] */
-    double *mass;               /* [n_kv_head][n] of the layer at hand; NULL: nobody asks */
+    float *tables;
+    float *scratch;             /* the call's */
+    int *n_old;                 /* [n_kv_head]; the call's */
+    double *mass; /* [n_kv_head][n] of the layer at hand, the call's; NULL: nobody asks */
     int n_chunk;
-    rkv_panels w[RKV_W_COUNT];
     rkv_step step;
-    rkv_row_attention attention;
+    rkv_row_attention attention;        /* with the call's scratch and tile_mass */
 } prefill;
+
+typedef struct call {           /* of sessions of one model; they take turns with its memory */
+    prefill *of;                /* [n] */
+    size_t n;
+    void *panels;
+    rkv_panels w[RKV_W_COUNT];  /* of the layer at hand */
+    float *scratch, *attention, *tile_mass;
+    int *n_old;
+    double *mass;
+} call;
 
 static int least(int a, int b)
 {
@@ -37,47 +47,62 @@ static void *take(uint64_t n)
     return rkv_mem_alloc(n < SIZE_MAX ? (size_t)n : SIZE_MAX);
 }
 
-static rkv_status alloc(prefill *f, const rkv_prefill_plan *p, rkv_error *e)
+static rkv_status no_memory(int n, rkv_error *e)
+{
+    return rkv_fail(e, RKV_E_MEM,
+                    "prefill of %d tokens: out of memory, %llu bytes are available; use a "
+                    "smaller prompt or --ubatch-size",
+                    n, (unsigned long long)rkv_mem_available(NULL));
+}
+
+static rkv_status alloc_own(prefill *f, const rkv_prefill_plan *p, rkv_error *e)
 {
     rkv_session *s = f->s;
     f->x = take(p->x);
     f->pos = take(p->pos);
     f->tables = take(p->tables);
-    f->panels = take(p->panels);
-    f->scratch = take(p->scratch);
-    f->n_old = take(p->n_old);
-    f->attention.scratch = take(p->attention);
     f->n_chunk = p->n_chunk;
     if (p->observed) {
         s->seen.q = take(p->observed);
         s->seen.n_query = p->n_observed;
     }
-    if (p->mass) {
-        f->mass = take(p->mass_sums);
-        f->attention.tile_mass = take(p->tile_mass);
+    if (p->mass)
         s->seen.mass = take(p->mass);
-    }
-    if (!f->x || !f->pos || !f->tables || !f->panels || !f->scratch || !f->n_old ||
-        !f->attention.scratch || (p->observed && !s->seen.q) ||
-        (p->mass && (!f->mass || !f->attention.tile_mass || !s->seen.mass)))
-        return rkv_fail(e, RKV_E_MEM,
-                        "prefill of %d tokens: out of memory, %llu bytes are available; use a "
-                        "smaller prompt or --ubatch-size",
-                        f->n, (unsigned long long)rkv_mem_available(NULL));
+    if (!f->x || !f->pos || !f->tables || (p->observed && !s->seen.q) ||
+        (p->mass && !s->seen.mass))
+        return no_memory(f->n, e);
     return RKV_OK;
 }
 
-static void set_step(prefill *f)
+static rkv_status alloc_shared(call *c, const rkv_prefill_plan *p, rkv_error *e)
+{
+    c->panels = take(p->panels);
+    c->scratch = take(p->scratch);
+    c->n_old = take(p->n_old);
+    c->attention = take(p->attention);
+    if (p->mass) {
+        c->mass = take(p->mass_sums);
+        c->tile_mass = take(p->tile_mass);
+    }
+    if (!c->panels || !c->scratch || !c->n_old || !c->attention ||
+        (p->mass && (!c->mass || !c->tile_mass)))
+        return no_memory(p->n_tok, e);
+    return RKV_OK;
+}
+
+static void set_step(prefill *f, const call *c)
 {
     const rkv_session *s = f->s;
     const rkv_model *m = s->m;
     const size_t table = (size_t)f->n * (size_t)m->rope[0].n_pair;
+    f->scratch = c->scratch;
+    f->n_old = c->n_old;
     for (int i = 0; i < f->n; i++)
         f->pos[i] = s->n_past + i;
     f->step = (rkv_step){.be = &m->backend,
                          .team = s->team,
                          .rope_first = s->n_past,
-                         .panels = f->straight ? NULL : f->w,
+                         .panels = f->straight ? NULL : c->w,
                          .attend = rkv_row_attention_run,
                          .attend_ctx = &f->attention};
     for (int r = 0; r < m->n_rope; r++) {
@@ -87,6 +112,8 @@ static void set_step(prefill *f)
         f->step.sine[r] = sine;
     }
     f->attention.s = f->s;
+    f->attention.scratch = c->attention;
+    f->attention.tile_mass = c->tile_mass;
     f->attention.pos0 = s->n_past;
     f->attention.n_old = f->n_old;
     f->attention.n_query = s->seen.n_query;
@@ -158,8 +185,6 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
         f->n_old[h] = rkv_kv_at(s->kv, l, h)->n_slot;
     const int room = rkv_prefill_room(s, f->n);
     RKV_TRY(rkv_kv_reserve(s->kv, l, rkv_prefill_slots(s, f->n, shrinks), e));
-    if (!f->straight)
-        rkv_model_panels(m, l, f->w, f->panels, s->team);
     observe(f, l, shrinks);
     for (int i = 0; i < f->n; i += f->n_chunk) {
         f->step.n_tok = least(f->n_chunk, f->n - i);
@@ -217,26 +242,61 @@ static rkv_status hand_out_logits(prefill *f, size_t first, rkv_logits_fn *fn, v
 
 /* ---- the call ---- */
 
-static rkv_status run(prefill *f, const int32_t *ids, size_t first, rkv_logits_fn *fn, void *ctx,
-                      rkv_error *e)
+/* Everything that can be known before memory is taken. */
+static rkv_status prepare(call *c, rkv_session *const *s, const size_t *n, int with_rows,
+                          rkv_prefill_plan *plan, rkv_error *e)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (!s[i]->n_past)
+            RKV_TRY(rkv_sessions_about(rkv_session_budget(s[i], &s[i]->o.policy, (int)n[i], e), i,
+                                       c->n, e));
+    *plan = rkv_prefill_plan_of(s, n, c->n, with_rows);
+    RKV_TRY(rkv_prefill_plan_check(plan, e));
+    for (size_t i = 0; i < c->n; i++)
+        s[i]->plan_bytes = rkv_mem_current() + plan->total;
+    return RKV_OK;
+}
+
+static rkv_status start(call *c, rkv_session *const *s, const int32_t *const *ids, const size_t *n,
+                        int with_rows, rkv_error *e)
+{
+    rkv_prefill_plan plan;
+    RKV_TRY(prepare(c, s, n, with_rows, &plan, e));
+    RKV_TRY(alloc_shared(c, &plan, e));
+    for (size_t i = 0; i < c->n; i++) {
+        prefill *f = &c->of[i];
+        const rkv_prefill_plan own = rkv_prefill_plan_of(&s[i], &n[i], 1, 0);
+        RKV_TRY(alloc_own(f, &own, e));
+        f->mass = own.mass ? c->mass : NULL;
+        set_step(f, c);
+        rkv_model_embed(f->s->m, f->x, ids[i], f->n);
+    }
+    return RKV_OK;
+}
+
+static rkv_status run_layers(call *c, rkv_error *e)
+{
+    const rkv_session *s = c->of[0].s;
+    int straight = 1;
+    for (size_t i = 0; i < c->n; i++)
+        straight &= c->of[i].straight;
+    rkv_status status = RKV_OK;
+    for (int l = 0; !status && l < s->m->config.n_layer; l++) {
+        rkv_model_layer_begin(s->m, l);
+        if (!straight)
+            rkv_model_panels(s->m, l, c->w, c->panels, s->team);
+        for (size_t i = 0; !status && i < c->n; i++)
+            status = rkv_sessions_about(run_layer(&c->of[i], l, e), i, c->n, e);
+        rkv_model_layer_end(s->m, l);
+    }
+    return status;
+}
+
+static void last_logits(const prefill *f)
 {
     rkv_session *s = f->s;
-    const rkv_config *c = &s->m->config;
-    if (f->first_prompt)
-        RKV_TRY(rkv_session_budget(s, &s->o.policy, f->n, e));
-    const rkv_prefill_plan plan = rkv_prefill_plan_of(s, f->policy, f->n, fn != NULL);
-    RKV_TRY(rkv_prefill_plan_check(&plan, f->policy, f->n, e));
-    s->plan_bytes = rkv_mem_current() + plan.total;
-    RKV_TRY(alloc(f, &plan, e));
-    set_step(f);
-    rkv_model_embed(s->m, f->x, ids, f->n);
-    for (int l = 0; l < c->n_layer; l++)
-        RKV_TRY(run_layer(f, l, e));
-    if (fn)
-        RKV_TRY(hand_out_logits(f, first, fn, ctx, e));
-    rkv_model_head_rows(s->m, f->x + (ptrdiff_t)(f->n - 1) * c->d_model, 1, f->scratch, s->logits,
-                        s->team);
-    return RKV_OK;
+    rkv_model_head_rows(s->m, f->x + (ptrdiff_t)(f->n - 1) * s->m->config.d_model, 1, f->scratch,
+                        s->logits, s->team);
 }
 
 /* Drops what was observed but for these RKV_OBSERVE_ bits. */
@@ -278,32 +338,52 @@ static void commit(prefill *f)
             trim_sliding(f, l, NULL);           /* in place: cannot fail */
 }
 
+static prefill begin(rkv_session *s, size_t n)
+{
+    return (prefill){.s = s,
+                     .n = (int)n,
+                     .first_prompt = s->n_past == 0,
+                     .straight = rkv_prefill_is_straight((int)n),
+                     .policy = rkv_prefill_policy(s)};
+}
+
+/* All sessions take their ids, or none. */
+static void end(call *c, rkv_status status)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        prefill *f = &c->of[i];
+        if (status)
+            undo(f);
+        else
+            commit(f);
+        rkv_mem_free(f->x);
+        rkv_mem_free(f->pos);
+        rkv_mem_free(f->tables);
+    }
+    rkv_mem_free(c->panels);
+    rkv_mem_free(c->scratch);
+    rkv_mem_free(c->attention);
+    rkv_mem_free(c->tile_mass);
+    rkv_mem_free(c->n_old);
+    rkv_mem_free(c->mass);
+}
+
 rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,
                              rkv_logits_fn *fn, void *ctx, rkv_error *e)
 {
     RKV_TRY(rkv_session_check_ids(s, ids, n, e));
     if (first > n)
         return rkv_fail(e, RKV_E_ARG, "score: from row %zu of %zu on", first, n);
-    prefill f = {.s = s,
-                 .n = (int)n,
-                 .first_prompt = s->n_past == 0,
-                 .straight = rkv_prefill_is_straight((int)n)};
-    if (f.first_prompt && rkv_policy_active(&s->o.policy))
-        f.policy = &s->o.policy;
-    const rkv_status status = run(&f, ids, first, fn, ctx, e);
-    if (status)
-        undo(&f);
-    else
-        commit(&f);
-    rkv_mem_free(f.x);
-    rkv_mem_free(f.pos);
-    rkv_mem_free(f.tables);
-    rkv_mem_free(f.panels);
-    rkv_mem_free(f.scratch);
-    rkv_mem_free(f.n_old);
-    rkv_mem_free(f.attention.scratch);
-    rkv_mem_free(f.attention.tile_mass);
-    rkv_mem_free(f.mass);
+    prefill f = begin(s, n);
+    call c = {.of = &f, .n = 1};
+    rkv_status status = start(&c, &s, &ids, &n, fn != NULL, e);
+    if (!status)
+        status = run_layers(&c, e);
+    if (!status && fn)
+        status = hand_out_logits(&f, first, fn, ctx, e);
+    if (!status)
+        last_logits(&f);
+    end(&c, status);
     return status;
 }
 
@@ -312,4 +392,37 @@ rkv_status rkv_session_prefill(rkv_session *s, const int32_t *ids, size_t n, rkv
     if (n == 1 && s->n_past)
         return rkv_session_decode(s, ids[0], e);
     return rkv_session_score(s, ids, n, 0, NULL, NULL, e);
+}
+
+static rkv_status check_prompts(rkv_session *const *s, const int32_t *const *ids, const size_t *n,
+                                size_t n_session, rkv_error *e)
+{
+    RKV_TRY(rkv_sessions_check(s, n_session, "prefill", e));
+    for (size_t i = 0; i < n_session; i++) {
+        if (s[i]->n_past)
+            return rkv_fail(e, RKV_E_ARG,
+                            "prefill: session #%zu holds %d tokens, expected one without a past", i,
+                            s[i]->n_past);
+        RKV_TRY(rkv_sessions_about(rkv_session_check_ids(s[i], ids[i], n[i], e), i, n_session, e));
+    }
+    return RKV_OK;
+}
+
+rkv_status rkv_sessions_prefill(rkv_session *const *s, const int32_t *const *ids, const size_t *n,
+                                size_t n_session, rkv_error *e)
+{
+    RKV_TRY(check_prompts(s, ids, n, n_session, e));
+    call c = {.n = n_session, .of = rkv_mem_alloc(n_session * sizeof *c.of)};
+    if (!c.of)
+        return rkv_fail(e, RKV_E_MEM, "prefill of %zu sessions: out of memory", n_session);
+    for (size_t i = 0; i < n_session; i++)
+        c.of[i] = begin(s[i], n[i]);
+    rkv_status status = start(&c, s, ids, n, 0, e);
+    if (!status)
+        status = run_layers(&c, e);
+    for (size_t i = 0; !status && i < n_session; i++)
+        last_logits(&c.of[i]);
+    end(&c, status);
+    rkv_mem_free(c.of);
+    return status;
 }

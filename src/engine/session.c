@@ -2,6 +2,7 @@
 #include "config.h"
 #include "engine/session.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -236,6 +237,32 @@ rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_
             return rkv_fail(e, RKV_E_ARG, "token id #%zu is %d, expected 0 to %d", i, ids[i],
                             s->m->config.n_vocab - 1);
     return RKV_OK;
+}
+
+rkv_status rkv_sessions_check(rkv_session *const *s, size_t n, const char *what, rkv_error *e)
+{
+    if (n < 1 || n > RKV_MAX_SESSIONS)
+        return rkv_fail(e, RKV_E_ARG, "%s of %zu sessions, expected 1 to %d", what, n,
+                        RKV_MAX_SESSIONS);
+    for (size_t i = 0; i < n; i++) {
+        if (s[i]->m != s[0]->m)
+            return rkv_fail(e, RKV_E_ARG, "%s: sessions #0 and #%zu are of different models", what,
+                            i);
+        for (size_t k = 0; k < i; k++)
+            if (s[k] == s[i])
+                return rkv_fail(e, RKV_E_ARG, "%s: sessions #%zu and #%zu are the same", what, k,
+                                i);
+    }
+    return RKV_OK;
+}
+
+rkv_status rkv_sessions_about(rkv_status status, size_t i, size_t n, rkv_error *e)
+{
+    if (status && e && n > 1) {
+        const rkv_error found = *e;
+        snprintf(e->text, sizeof e->text, "session #%zu: %.440s", i, found.text);
+    }
+    return status;
 }
 
 const float *rkv_session_logits(const rkv_session *s)

@@ -67,6 +67,14 @@ enum { RKV_SLIDING_ROOM = 256 };
 /* Checks ids and length before anything is touched. */
 rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
 
+/* n sessions that one call of `what` may serve: 1 <= n <= RKV_MAX_SESSIONS, of one model, none
+ * twice. RKV_E_ARG. */
+enum { RKV_MAX_SESSIONS = 1024 };
+rkv_status rkv_sessions_check(rkv_session *const *s, size_t n, const char *what, rkv_error *e);
+
+/* Returns status; says in e, when it is an error, which of n > 1 sessions it is about. */
+rkv_status rkv_sessions_about(rkv_status status, size_t i, size_t n, rkv_error *e);
+
 /* What s->seen holds of layer l (of the layer at hand, where it holds one):
  * q[n_query][n_head][d_head] and mass[n_kv_head][n], n the length of the first prompt; NULL: not
  * kept. */

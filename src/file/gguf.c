@@ -273,6 +273,41 @@ rkv_status rkv_gguf_lock(const rkv_gguf *g, rkv_error *e)
     return s;
 }
 
+rkv_status rkv_gguf_stream(rkv_gguf *g, rkv_error *e)
+{
+    rkv_status s = RKV_OK;
+    for (int i = 0; !s && i < g->n_map; i++) {
+        char *path = shard_path(g, i);
+        s = path ? rkv_map_stream(&g->map[i], path, e)
+                 : rkv_fail(e, RKV_E_MEM, "%s: out of memory", g->path);
+        rkv_mem_free(path);
+    }
+    return s;
+}
+
+/* The map that p lies in; NULL: none. */
+static const rkv_map *map_of(const rkv_gguf *g, const void *p)
+{
+    for (int i = 0; i < g->n_map; i++)
+        if ((uintptr_t)p - (uintptr_t)g->map[i].data < g->map[i].size)
+            return &g->map[i];
+    return NULL;
+}
+
+void rkv_gguf_ahead(const rkv_gguf *g, const void *p, size_t n)
+{
+    const rkv_map *m = map_of(g, p);
+    if (m)
+        rkv_map_ahead(m, p, n);
+}
+
+void rkv_gguf_drop(const rkv_gguf *g, const void *p, size_t n)
+{
+    const rkv_map *m = map_of(g, p);
+    if (m)
+        rkv_map_drop(m, p, n);
+}
+
 const char *rkv_gguf_path(const rkv_gguf *g)
 {
     return g->path;

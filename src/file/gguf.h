@@ -52,6 +52,16 @@ uint64_t rkv_gguf_copy_bytes(const rkv_gguf *g, const char *stays);
  * naming the limit that is in the way; parts may then be locked. */
 rkv_status rkv_gguf_lock(const rkv_gguf *g, rkv_error *e);
 
+/* Tensors will be read and dropped over and over: from now on rkv_gguf_drop also empties the
+ * system's cache of the files, for which they are opened again. RKV_E_IO: a file has been replaced.
+ */
+rkv_status rkv_gguf_stream(rkv_gguf *g, rkv_error *e);
+/* [p, p + n), part of a tensor's data, is about to be used: starts to read it, without waiting. Or
+ * will not be used for a while: its memory is let go, and a later use reads it again. Nothing
+ * happens to what does not lie in the mapping. Any thread, at any time. */
+void rkv_gguf_ahead(const rkv_gguf *g, const void *p, size_t n);
+void rkv_gguf_drop(const rkv_gguf *g, const void *p, size_t n);
+
 const char *rkv_gguf_path(const rkv_gguf *g);
 uint64_t rkv_gguf_file_bytes(const rkv_gguf *g);        /* all shards */
 

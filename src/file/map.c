@@ -56,6 +56,8 @@ rkv_status rkv_map_open(rkv_map *m, const char *path, rkv_error *e)
     }
     m->fd = fd;
     m->fd_open = 1;
+    m->device = st.st_dev;
+    m->inode = st.st_ino;
     return RKV_OK;
 done:
     close(fd);
@@ -84,13 +86,50 @@ rkv_status rkv_map_confirm(rkv_map *m, const char *path, rkv_error *e)
     return s;
 }
 
+rkv_status rkv_map_stream(rkv_map *m, const char *path, rkv_error *e)
+{
+    struct stat st = {0};
+    if (!m->mapped)
+        return RKV_OK;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return rkv_fail(e, RKV_E_IO, "%s: cannot open: %s", rkv_path_end(path), strerror(errno));
+    if (fstat(fd, &st) || st.st_dev != m->device || st.st_ino != m->inode) {
+        close(fd);
+        return rkv_fail(e, RKV_E_IO, "%s: became another file while it was being read",
+                        rkv_path_end(path));
+    }
+    m->fd = fd;
+    m->fd_open = 1;
+    return RKV_OK;
+}
+
+/* Offset of the page that holds p. */
+static size_t page_of(const rkv_map *m, const void *p)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (size_t)((const unsigned char *)p - m->data) / page * page;
+}
+
+/* Linux reads no more ahead for one call than its read-ahead window, 128 KiB by default. */
+void rkv_map_ahead(const rkv_map *m, const void *p, size_t n)
+{
+    enum { WINDOW = 128 << 10 };
+    if (!m->mapped)
+        return;
+    const size_t end = (size_t)((const unsigned char *)p - m->data) + n;
+    for (size_t at = page_of(m, p); at < end; at += WINDOW)
+        madvise((void *)(m->data + at), end - at < WINDOW ? end - at : WINDOW, MADV_WILLNEED);
+}
+
 void rkv_map_drop(const rkv_map *m, const void *p, size_t n)
 {
     if (!m->mapped)
         return;
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    const size_t at = (size_t)((const unsigned char *)p - m->data), first = at / page * page;
-    madvise((void *)(m->data + first), n + (at - first), MADV_DONTNEED);
+    const size_t first = page_of(m, p), end = (size_t)((const unsigned char *)p - m->data) + n;
+    madvise((void *)(m->data + first), end - first, MADV_DONTNEED);
+    if (m->fd_open)             /* the cache keeps pages that are mapped: hence in this order */
+        posix_fadvise(m->fd, (off_t)first, (off_t)(end - first), POSIX_FADV_DONTNEED);
 }
 
 rkv_status rkv_map_lock(const rkv_map *m, const char *path, rkv_error *e)

@@ -19,7 +19,8 @@ const char *rkv_path_end(const char *path);
 typedef struct rkv_map {
     const unsigned char *data;  /* [size], never NULL; page aligned unless it was borrowed */
     size_t size;
-    int mapped, fd_open, fd;    /* for rkv_map_close; the descriptor lives until confirmed */
+    int mapped, fd_open, fd;    /* the descriptor lives until confirmed; again once streamed */
+    uint64_t device, inode;     /* the file's */
 } rkv_map;
 
 /* Maps path, which must be a regular file (RKV_E_IO when it is none or cannot be opened; RKV_E_MEM
@@ -31,6 +32,11 @@ void rkv_map_borrow(rkv_map *m, const void *data, size_t n);
 /* Checks that the file still has the size it had when it was mapped (RKV_E_IO) and lets go of the
  * descriptor. Calls after the first do nothing. */
 rkv_status rkv_map_confirm(rkv_map *m, const char *path, rkv_error *e);
+/* Opens path again, which must still be the file that was mapped (RKV_E_IO), so that rkv_map_drop
+ * also empties the system's cache of it. Does nothing to borrowed memory. */
+rkv_status rkv_map_stream(rkv_map *m, const char *path, rkv_error *e);
+/* Starts to read the pages that hold [p, p + n), which lies in m, and does not wait for them. */
+void rkv_map_ahead(const rkv_map *m, const void *p, size_t n);
 /* Lets go of the pages that hold [p, p + n), which lies in m; a later read fetches them again. Does
  * nothing to borrowed memory. */
 void rkv_map_drop(const rkv_map *m, const void *p, size_t n);

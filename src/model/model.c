@@ -75,11 +75,6 @@ static rkv_status copy_string(const rkv_model *m, const char *key, char **out, r
     return RKV_OK;
 }
 
-static uint64_t matrix_bytes(const rkv_matrix *w)
-{
-    return (uint64_t)w->row_stride * (uint64_t)w->n_out;
-}
-
 static void set_info(rkv_model *m)
 {
     const rkv_config *c = &m->config;
@@ -106,12 +101,13 @@ static void set_info(rkv_model *m)
         .file_bytes = rkv_gguf_file_bytes(m->file),
         .load = m->load,
     };
-    i->step_bytes = matrix_bytes(&m->head);
+    i->step_bytes = rkv_matrix_bytes(&m->head);
     for (int l = 0; m->layer && l < c->n_layer; l++) {
         i->n_layer_sliding += m->layer[l].sliding;
-        for (int w = 0; w < RKV_W_COUNT; w++)
-            i->step_bytes += matrix_bytes(&m->layer[l].w[w]);
+        i->step_bytes += rkv_model_layer_bytes(m, l);
     }
+    if (m->layer)
+        i->stream_bytes = rkv_model_stream_bytes(m);
     int64_t of_type[RKV_DT_COUNT] = {0};
     for (int t = 0; t < rkv_gguf_n_tensor(m->file); t++) {
         const rkv_tensor *x = rkv_gguf_tensor_at(m->file, t);
@@ -193,6 +189,14 @@ static rkv_status keep_mapping(rkv_model *m, rkv_error *e)
     return RKV_OK;
 }
 
+static rkv_status stream_mapping(rkv_model *m, rkv_error *e)
+{
+    RKV_TRY(rkv_gguf_stream(m->file, e));
+    m->load = "stream";
+    m->streams = 1;
+    return RKV_OK;
+}
+
 /* Puts the weights where the options want them, before anything points at them. */
 static rkv_status place_weights(rkv_model *m, const char *load, rkv_error *e)
 {
@@ -200,11 +204,11 @@ static rkv_status place_weights(rkv_model *m, const char *load, rkv_error *e)
         const char *name;
         rkv_status (*place)(rkv_model *m, rkv_error *e);
     } modes[] = {{"auto", copy_if_better}, {"none", copy_weights}, {"mmap", keep_mapping},
-                 {"mlock", lock_mapping}};
+                 {"mlock", lock_mapping}, {"stream", stream_mapping}};
     for (size_t i = 0; load && i < sizeof modes / sizeof *modes; i++)
         if (!strcmp(load, modes[i].name))
             return modes[i].place(m, e);
-    return rkv_fail(e, RKV_E_ARG, "load '%.40s', expected auto, none, mmap or mlock",
+    return rkv_fail(e, RKV_E_ARG, "load '%.40s', expected auto, none, mmap, mlock or stream",
                     load ? load : "");
 }
 
@@ -225,6 +229,7 @@ static rkv_status load(rkv_model *m, const char *path, const rkv_model_options *
         return rkv_fail(e, RKV_E_FORMAT, "%s: the tokenizer has %d tokens, the embedding %d rows",
                         path, rkv_tok_n_vocab(m->tok), m->config.n_vocab);
     set_fingerprint(m);
+    rkv_model_load_end(m);
     return RKV_OK;
 }
 
@@ -307,6 +312,7 @@ void rkv_model_embed(const rkv_model *m, float *x, const int32_t *ids, int n)
         if (m->config.embed_scale != 1.0f)
             m->backend.ops.scale[RKV_DT_f32](row, m->config.embed_scale, d);
     }
+    rkv_model_embed_end(m);
 }
 
 /* The final norm of n_row rows. */
@@ -316,6 +322,11 @@ static void final_norm(const rkv_model *m, float *norm, const float *x, int n_ro
     for (int i = 0; i < n_row; i++)
         m->backend.ops.rmsnorm[RKV_DT_f32](norm + (ptrdiff_t)i * d, x + (ptrdiff_t)i * d,
                                            m->output_norm, d, m->config.norm_eps);
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
 }
 
 static void cap_logits(float *logits, int n, float cap)
@@ -339,8 +350,10 @@ rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *
     else
         final_norm(m, norm, x, n_row);
     for (int c0 = 0; !s && c0 < n_vocab; c0 += COLUMNS) {
-        const int n = n_vocab - c0 < COLUMNS ? n_vocab - c0 : COLUMNS;
+        const int n = least(COLUMNS, n_vocab - c0);
+        rkv_model_head_begin(m, c0);
         const rkv_panels w = rkv_panels_pack(be, panels + scratch, panels, &m->head, c0, n, team);
+        rkv_model_head_end(m, c0);
         rkv_panels_product(be, logits, COLUMNS, norm, d, n_row, &w, team);
         for (int i = 0; i < n_row; i++)
             cap_logits(logits + (ptrdiff_t)i * COLUMNS, n, m->config.logit_cap);
@@ -357,7 +370,15 @@ void rkv_model_head_rows(const rkv_model *m, const float *x, int n_row, float *n
 {
     const int d = m->config.d_model, n_vocab = m->config.n_vocab;
     final_norm(m, norm, x, n_row);
-    rkv_matvec(&m->backend, logits, n_vocab, &m->head, norm, d, n_row, team);
+    rkv_matrix part = m->head;
+    part.n_out = m->streams ? RKV_HEAD_COLUMNS : n_vocab;
+    for (int c0 = 0; c0 < n_vocab; c0 += part.n_out) {
+        part.data = (const char *)m->head.data + c0 * m->head.row_stride;
+        part.n_out = least(part.n_out, n_vocab - c0);
+        rkv_model_head_begin(m, c0);
+        rkv_matvec(&m->backend, logits + c0, n_vocab, &part, norm, d, n_row, team);
+        rkv_model_head_end(m, c0);
+    }
     for (int i = 0; i < n_row; i++)
         cap_logits(logits + (ptrdiff_t)i * n_vocab, n_vocab, m->config.logit_cap);
 }

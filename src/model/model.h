@@ -84,6 +84,7 @@ struct rkv_model {
     char fingerprint[17];
     char *chat_template, *name;
     const char *load;           /* where the weights are, as in info */
+    int streams;                /* they are read as they are used, and let go after (stream.c) */
 };
 
 /* Family by name; NULL: unknown. rkv_arch_list: all names, for messages. */
@@ -140,6 +141,28 @@ void rkv_rope_table(const rkv_rope *r, float *cosine, float *sine, int32_t first
 
 /* Rows of the embedding: x[n][d_model]. ids must be in range. */
 void rkv_model_embed(const rkv_model *m, float *x, const int32_t *ids, int n);
+
+/* ---- load mode "stream" (stream.c) ----
+ * Whoever uses weights says so: between begin and end of layer l its matrices are used, and those
+ * of the next layer (the first run of the head behind the last) are read meanwhile; at the end
+ * layer l is let go. Layers in ascending order; what is used without a word is read all the same,
+ * but stays. In other modes, which these cost nothing, and for other threads, who may use the same
+ * weights at the same time, nothing changes but the time it takes. The pieces below (embed, head,
+ * head_rows) see to their own weights. */
+void rkv_model_layer_begin(const rkv_model *m, int l);
+void rkv_model_layer_end(const rkv_model *m, int l);
+
+/* The same for columns [c0, c0 + RKV_HEAD_COLUMNS) of the head; for the rows of the embedding that
+ * were used; for what loading has looked at. */
+void rkv_model_head_begin(const rkv_model *m, int c0);
+void rkv_model_head_end(const rkv_model *m, int c0);
+void rkv_model_embed_end(const rkv_model *m);
+void rkv_model_load_end(const rkv_model *m);
+
+/* Bytes of a layer's matrices, and the most that streaming holds of the file at a time, but for
+ * rows of the embedding and what keys and texts take. */
+uint64_t rkv_model_layer_bytes(const rkv_model *m, int l);
+uint64_t rkv_model_stream_bytes(const rkv_model *m);
 
 /* Vocabulary columns that the head computes at a time: a few MB of panels. */
 enum { RKV_HEAD_COLUMNS = 4096 };
