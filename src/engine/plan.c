@@ -3,6 +3,8 @@
 #include "config.h"
 #include "engine/plan.h"
 
+#include <limits.h>
+
 #include "base/mem.h"
 #include "engine/prefill.h"
 
