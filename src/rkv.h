@@ -178,6 +178,7 @@ RKV_API int rkv_profile_n_layer(const rkv_profile *p);
 RKV_API int rkv_profile_n_kv_head(const rkv_profile *p);        /* 0: the file does not say */
 /* Mean KL in nats of layer l; NaN for a layer outside the budget (sliding window). */
 RKV_API double rkv_profile_sensitivity(const rkv_profile *p, int l);
+enum { RKV_MAX_GRID = 32 };     /* shares of a damage curve */
 /* Mean damage in nats of letting KV head h of layer l (h -1: all heads of it) keep a share of its
  * prompt tokens: *damage[i] for the shares *grid[i], ascending in (0, 1). Both are borrowed from p.
  * measured: KL of such runs; else estimated. Returns their number; 0: the profile has none. NaN:
@@ -218,16 +219,18 @@ typedef enum rkv_budget_kind {
 
 typedef struct rkv_policy {
     const char *selector;   /* "full", "snapkv", "h2o", "observed" */
-    const char *allocator;  /* "uniform", "ripple" */
+    const char *allocator;  /* "uniform", "ripple", "curve", "root" */
     rkv_budget_kind budget_kind;
     double budget;
-    const rkv_profile *profile;         /* for "ripple"; must outlive the policy's use */
+    const rkv_profile *profile; /* for all but "uniform"; must outlive the policy's use */
     int window; /* last prompt tokens, which stay; snapkv's observation window, which scores: 32 */
     int pool_kernel;        /* snapkv's pooling, odd: 7; 1: none */
     int pool_average;       /* 0: maximum; 1: mean with zero padding */
     int pool_before_mean;   /* 0: mean over the GQA group, then pooling; 1: the other way round */
     double ratio;           /* ripple's r >= 1: 1.5 */
     double gamma;           /* ripple's bound on a layer's weight, >= 1: 2 */
+    int curves_measured;    /* curve and root go by 0: estimated, 1: measured damage curves */
+    int unit_layers;        /* ... and budget 0: KV heads, 1: layers, all heads alike */
 } rkv_policy;
 
 /* Defaults of METHOD section 7 with selector "full". */

@@ -160,7 +160,7 @@ static rkv_status divide_layers(int *budget, rkv_division *d, rkv_unit *unit, in
                                 rkv_error *e)
 {
     const int n_head = d->n_kv_head, n_layer = d->n;
-    if (rkv_allocator_find(d->p->allocator)->by_head) {
+    if (rkv_allocator_find(d->p->allocator)->by_head && !d->p->unit_layers) {
         d->n = n_layer * n_head;
         for (int u = d->n - 1; u >= 0; u--)
             unit[u] = (rkv_unit){unit[u / n_head].layer, u % n_head};

@@ -80,6 +80,22 @@ const rkv_allocator *rkv_allocator_find(const char *name);     /* NULL: unknown 
  * or RKV_E_MISMATCH says how to make them. */
 rkv_status rkv_policy_check_profile(const rkv_policy *p, rkv_error *e);
 
+typedef struct rkv_curve {      /* damage of a unit in nats, by the share of tokens it keeps */
+    int n;                      /* from 1 on */
+    double share[RKV_MAX_GRID], damage[RKV_MAX_GRID]; /* positive, never rising with the share */
+    double log_share[RKV_MAX_GRID], log_damage[RKV_MAX_GRID];
+} rkv_curve;
+
+/* The curve of unit u of a division whose policy passes rkv_policy_check_profile: of the policy's
+ * kind, damage below 1e-12 taken for that. A layer without an estimated curve of its own has the
+ * sum of its heads'. RKV_E_MISMATCH: not of this model. */
+rkv_status rkv_curve_of(rkv_curve *c, const rkv_division *d, int u, rkv_error *e);
+
+/* Its damage at a share in (0, 1]: linear in the logarithms, below the first point along the line
+ * of the first two; linear to 0 from the last point, and from the only one. Never rises with the
+ * share. log_share: its logarithm. Source: METHOD section 8. */
+double rkv_curve_at(const rkv_curve *c, double share, double log_share);
+
 typedef struct rkv_part {       /* of a total */
     double x;
     int unit;
