@@ -34,6 +34,9 @@ typedef struct rkv_backend {
  * RKV_E_UNSUPPORTED: blas wanted and not there. */
 rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e);
 
+/* How exact prefill's products are: "f32", "bf16", "int16". */
+const char *rkv_backend_arithmetic(const rkv_backend *be);
+
 typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a view */
     const void *data;           /* [n_out] rows of n_in elements; 4-byte aligned */
     ptrdiff_t row_stride;       /* bytes */

@@ -21,6 +21,8 @@ typedef struct rkv_rope {       /* one set of angles: theta_i = pos * inv_freq[i
     int n_pair;                 /* rotated pairs of a head: at most d_head / 2 */
     double *inv_freq;           /* [n_pair], scaling applied; owned by the model */
     double magnitude;           /* factor on cosine and sine (YaRN), else 1 */
+    double base, factor;        /* as in the file, for whom it may concern */
+    const char *scaling;        /* "none", "linear", "yarn", "llama3" */
 } rkv_rope;
 
 typedef struct rkv_config {
