@@ -149,9 +149,8 @@ static rkv_status parse_numbers(double *out, int n, const cJSON *unit, const cha
         *out = cJSON_IsNumber(v) ? v->valuedouble : (double)NAN;
         if (!(*out >= 0.0 && *out <= 1e9) && !(may_be_null && cJSON_IsNull(v)))
             return rkv_fail(e, RKV_E_FORMAT,
-                            "%s: curves: '%s' holds %s%.40g, expected numbers from 0 to 1e9%s",
-                            source, key, cJSON_IsNumber(v) ? "" : "no number, ", *out,
-                            may_be_null ? " or null" : "");
+                            "%s: curves: '%s' holds %g, expected numbers from 0 to 1e9%s", source,
+                            key, *out, may_be_null ? " or null" : "");
         out++;
     }
     return RKV_OK;
