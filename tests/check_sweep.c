@@ -7,7 +7,6 @@
 
 #include "base/mem.h"
 #include "base/noise.h"
-#include "profile/resume.h"
 #include "profile/sweep.h"
 
 enum { N = 150, T = 12, SEEDS = 2 };
@@ -191,55 +190,9 @@ static void check_not_finite(void)
     rkv_model_free(m);
 }
 
-/* What a damaged database holds is an error, not an example that was never run. */
-static void check_damaged_resume(void)
-{
-#ifdef HAVE_SQLITE
-    enum { ROWS = 100, VALUES = 200 };
-    char dir[] = "/tmp/rkv-resume-XXXXXX", path[64];
-    static double kl[VALUES];
-    rkv_error e = {0};
-    rkv_resume *r = NULL;
-    CHECK(mkdtemp(dir) != NULL, "%s", dir);
-    snprintf(path, sizeof path, "%s/profile.sqlite", dir);
-    must(rkv_resume_open(&r, dir, "signature", &e), &e);
-    for (int i = 0; i < ROWS; i++)
-        must(rkv_resume_put(r, i, RKV_EXAMPLE_USED, kl, VALUES, 8, &e), &e);
-    rkv_resume_close(r);
-    FILE *f = fopen(path, "r+b");
-    fseek(f, 0, SEEK_END);
-    const long size = ftell(f);
-    fseek(f, size / 2, SEEK_SET);
-    for (long i = size / 2; i < size; i++)
-        fputc(0xff, f);
-    fclose(f);
-    must(rkv_resume_open(&r, dir, "signature", &e), &e);
-    int lost = 0, refused = 0;
-    for (int i = 0; i < ROWS; i++) {
-        enum rkv_example_state state;
-        int n_fed;
-        const rkv_status s = rkv_resume_get(r, i, &state, kl, VALUES, &n_fed, &e);
-        refused += s == RKV_E_IO;
-        lost += !s && state == RKV_EXAMPLE_NEW;
-    }
-    CHECK(refused > 0 && lost == 0, "%d refused, %d lost of %d", refused, lost, ROWS);
-    rkv_resume_close(r);
-    static const char *const ends[] = {"", "-wal", "-shm"};
-    for (int i = 0; i < 3; i++) {
-        char name[80];
-        snprintf(name, sizeof name, "%s%s", path, ends[i]);
-        unlink(name);
-    }
-    rmdir(dir);
-#else
-    SKIP(1, "built without SQLite");
-#endif
-}
-
 int main(void)
 {
     check_kl();
-    check_damaged_resume();
     check_not_finite();
     static const char *const families[] = {"llama", "qwen2", "qwen3"};
     for (int i = 0; i < 3; i++) {

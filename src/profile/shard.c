@@ -47,7 +47,7 @@ static void print_row(rkv_text *t, const rkv_table *table, int i)
     rkv_text_printf(t, "}");
 }
 
-rkv_status rkv_table_save(const rkv_table *table, const char *path, rkv_error *e)
+rkv_status rkv_table_print(const rkv_table *table, char **text, size_t *n, rkv_error *e)
 {
     rkv_text t = {0};
     const char *separator = "";
@@ -69,9 +69,22 @@ rkv_status rkv_table_save(const rkv_table *table, const char *path, rkv_error *e
             separator = ",\n";
         }
     rkv_text_printf(&t, "\n  ]\n}\n");
-    const rkv_status s = t.bad ? rkv_fail(e, RKV_E_MEM, "%s: out of memory", path)
-                               : rkv_file_replace(path, t.data, t.n, e);
-    rkv_text_free(&t);
+    if (t.bad) {
+        rkv_text_free(&t);
+        return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", table->n_example);
+    }
+    *text = t.data;
+    *n = t.n;
+    return RKV_OK;
+}
+
+rkv_status rkv_table_save(const rkv_table *t, const char *path, rkv_error *e)
+{
+    char *text;
+    size_t n;
+    RKV_TRY(rkv_table_print(t, &text, &n, e));
+    const rkv_status s = rkv_file_replace(path, text, n, e);
+    rkv_mem_free(text);
     return s;
 }
 
@@ -181,19 +194,15 @@ static rkv_status parse_rows(rkv_table *t, const cJSON *root, const char *source
     return RKV_OK;
 }
 
-rkv_status rkv_table_load(rkv_table **out, const char *path, rkv_error *e)
+rkv_status rkv_table_parse(rkv_table **out, const char *text, size_t n, const char *source,
+                           rkv_error *e)
 {
-    char *text;
-    size_t n;
-    cJSON *root = NULL;
+    cJSON *root;
     rkv_table *t = NULL;
-    RKV_TRY(rkv_json_read_file(&text, &n, path, MAX_BYTES, e));
-    rkv_status s = rkv_json_parse(&root, text, n, path, e);
-    rkv_mem_free(text);
+    RKV_TRY(rkv_json_parse(&root, text, n, source, e));
+    rkv_status s = parse_frame(&t, root, source, e);
     if (!s)
-        s = parse_frame(&t, root, path, e);
-    if (!s)
-        s = parse_rows(t, root, path, e);
+        s = parse_rows(t, root, source, e);
     cJSON_Delete(root);
     if (s) {
         rkv_table_free(t);
@@ -201,6 +210,16 @@ rkv_status rkv_table_load(rkv_table **out, const char *path, rkv_error *e)
     }
     *out = t;
     return RKV_OK;
+}
+
+static rkv_status load(rkv_table **out, const char *path, rkv_error *e)
+{
+    char *text;
+    size_t n;
+    RKV_TRY(rkv_json_read_file(&text, &n, path, MAX_BYTES, e));
+    const rkv_status s = rkv_table_parse(out, text, n, path, e);
+    rkv_mem_free(text);
+    return s;
 }
 
 /* ---- putting together ---- */
@@ -248,18 +267,17 @@ static rkv_status check_alike(const rkv_table *a, const rkv_table *b, const char
     return s;
 }
 
-/* Moves the rows of `from`, of the file path[at], into t. */
-static rkv_status take_rows(rkv_table *t, rkv_table *from, int *file_of_shard,
-                            const char *const *path, int at, rkv_error *e)
+/* Moves the rows of part[at] into part[0]. */
+static rkv_status take_rows(rkv_table **part, const char *const *name, int at, int *part_of_shard,
+                            rkv_error *e)
 {
-    int *file = &file_of_shard[from->shard - 1];
-    if (*file)
+    rkv_table *t = part[0], *from = part[at];
+    int *first = &part_of_shard[from->shard - 1];
+    if (*first)
         return rkv_fail(e, RKV_E_MISMATCH, "shard %d of %d is there twice: %.150s and %.150s",
-                        from->shard, from->n_shard, path[*file - 1], path[at]);
-    *file = at + 1;
-    if (from == t)
-        return RKV_OK;
-    for (int i = 0; i < t->n_example; i++)
+                        from->shard, from->n_shard, name[*first - 1], name[at]);
+    *first = at + 1;
+    for (int i = 0; at && i < t->n_example; i++)
         if (rkv_table_has(from, i)) {
             t->row[i] = from->row[i];
             from->row[i] = (rkv_measured){0};
@@ -267,40 +285,39 @@ static rkv_status take_rows(rkv_table *t, rkv_table *from, int *file_of_shard,
     return RKV_OK;
 }
 
-static rkv_status check_whole(const rkv_table *t, const int *file_of_shard, rkv_error *e)
+rkv_status rkv_table_join(rkv_table **part, const char *const *name, int n, rkv_error *e)
 {
-    for (int i = 0; i < t->n_shard; i++)
-        if (!file_of_shard[i])
-            return rkv_fail(e, RKV_E_MISMATCH, "shard %d of %d is missing", i + 1, t->n_shard);
-    return RKV_OK;
+    const int n_shard = part[0]->n_shard;
+    int *part_of_shard = rkv_mem_calloc((size_t)n_shard, sizeof *part_of_shard);
+    rkv_status s = part_of_shard ? RKV_OK : rkv_fail(e, RKV_E_MEM, "merge: out of memory");
+    for (int i = 0; !s && i < n; i++) {
+        s = check_alike(part[0], part[i], name[0], name[i], e);
+        if (!s)
+            s = take_rows(part, name, i, part_of_shard, e);
+    }
+    for (int i = 0; !s && i < n_shard; i++)
+        if (!part_of_shard[i])
+            s = rkv_fail(e, RKV_E_MISMATCH, "shard %d of %d is missing", i + 1, n_shard);
+    rkv_mem_free(part_of_shard);
+    if (!s)
+        part[0]->shard = part[0]->n_shard = 1;
+    return s;
 }
 
 rkv_status rkv_table_merge(rkv_table **out, const char *const *path, int n_path, rkv_error *e)
 {
-    rkv_table *t = NULL, *from;
     if (n_path < 1)
         return rkv_fail(e, RKV_E_ARG, "merge: no shard, expected at least one");
-    RKV_TRY(rkv_table_load(&t, path[0], e));
-    int *file_of_shard = rkv_mem_calloc((size_t)t->n_shard, sizeof *file_of_shard);
-    rkv_status s = file_of_shard ? take_rows(t, t, file_of_shard, path, 0, e)
-                                 : rkv_fail(e, RKV_E_MEM, "merge: out of memory");
-    for (int i = 1; !s && i < n_path; i++) {
-        s = rkv_table_load(&from, path[i], e);
-        if (s)
-            break;
-        s = check_alike(t, from, path[0], path[i], e);
-        if (!s)
-            s = take_rows(t, from, file_of_shard, path, i, e);
-        rkv_table_free(from);
-    }
+    rkv_table **part = rkv_mem_calloc((size_t)n_path, sizeof *part);
+    rkv_status s = part ? RKV_OK : rkv_fail(e, RKV_E_MEM, "merge: out of memory");
+    for (int i = 0; !s && i < n_path; i++)
+        s = load(&part[i], path[i], e);
     if (!s)
-        s = check_whole(t, file_of_shard, e);
-    rkv_mem_free(file_of_shard);
-    if (s) {
-        rkv_table_free(t);
-        return s;
-    }
-    t->shard = t->n_shard = 1;
-    *out = t;
-    return RKV_OK;
+        s = rkv_table_join(part, path, n_path, e);
+    for (int i = !s; part && i < n_path; i++)   /* the first is whole now */
+        rkv_table_free(part[i]);
+    if (!s)
+        *out = part[0];
+    rkv_mem_free(part);
+    return s;
 }

@@ -84,9 +84,16 @@ rkv_status rkv_table_widest(double *out, const rkv_table *t, rkv_error *e);
 /* p->certainty and p->diagnostics, all else being there. RKV_E_MEM. */
 rkv_status rkv_diagnose(rkv_profile *p, const double *s, int n, rkv_error *e);
 
-/* shard.c: the table as a file, and the whole table of all its shards. */
+/* shard.c: a table as JSON text, format "ripplekv-profile-shard", and back to the same bits. source:
+ * name for messages. *text: freed with rkv_mem_free. RKV_E_MEM; RKV_E_FORMAT. */
+rkv_status rkv_table_print(const rkv_table *t, char **text, size_t *n, rkv_error *e);
+rkv_status rkv_table_parse(rkv_table **out, const char *text, size_t n, const char *source,
+                           rkv_error *e);
 rkv_status rkv_table_save(const rkv_table *t, const char *path, rkv_error *e);
-rkv_status rkv_table_load(rkv_table **out, const char *path, rkv_error *e);
+/* Moves the rows of all n >= 1 parts into the first, which is then whole. RKV_E_MISMATCH: parts of
+ * different profiles, one missing, or there twice; they stay good for rkv_table_free only. */
+rkv_status rkv_table_join(rkv_table **part, const char *const *name, int n, rkv_error *e);
+/* The same of files. */
 rkv_status rkv_table_merge(rkv_table **out, const char *const *path, int n_path, rkv_error *e);
 
 #endif
