@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "profile/data.h"
 #include "profile/resume.h"
-#include "profile/sweep.h"
+#include "profile/walk.h"
 
 enum { MIN_RESPONSE = 8 };
 
@@ -121,6 +121,31 @@ static rkv_status check_finite(const job *j, const double *kl, rkv_error *e)
     return RKV_OK;
 }
 
+/* kl[n_seed][n_layer] of noise on the Values of each layer; NaN where it slides. */
+static rkv_status sweep(const job *j, const rkv_session *s, const int32_t *fed, int n_fed,
+                        double *kl, rkv_error *e)
+{
+    const rkv_perturb *noise = rkv_perturb_find("noise_v");
+    const int n_layer = j->profile->n_layer, n_seed = j->o->n_seed;
+    const rkv_walk_options o = {.example = j->at};
+    rkv_variant *v = rkv_mem_alloc((size_t)j->n_value * sizeof *v);
+    rkv_outcome *out = rkv_mem_alloc((size_t)j->n_value * sizeof *out);
+    int n = 0;
+    rkv_status status = v && out ? RKV_OK : rkv_fail(e, RKV_E_MEM, "sweep: out of memory");
+    for (int i = 0; !status && i < j->n_value; i++)
+        if (!j->m->layer[i / n_seed].sliding)
+            v[n++] = (rkv_variant){noise, i / n_seed, -1, i % n_seed, j->o->noise};
+    if (!status)
+        status = rkv_walk_run(out, s, fed, n_fed, v, n, &o, e);
+    for (int i = 0; !status && i < j->n_value; i++)
+        kl[i] = (double)NAN;
+    for (int i = 0; !status && i < n; i++)
+        kl[v[i].seed * n_layer + v[i].layer] = out[i].kl;
+    rkv_mem_free(v);
+    rkv_mem_free(out);
+    return status;
+}
+
 /* Prefill, answer and sweep of one example; tells the log what each took. */
 static rkv_status run_parts(job *j, rkv_session *s, const rkv_example *x, int32_t *fed,
                             enum rkv_example_state *state, double *kl, int *n_fed, rkv_error *e)
@@ -133,8 +158,7 @@ static rkv_status run_parts(job *j, rkv_session *s, const rkv_example *x, int32_
     *state = *n_fed < MIN_RESPONSE ? RKV_EXAMPLE_SHORT : RKV_EXAMPLE_USED;
     if (*state == RKV_EXAMPLE_SHORT)
         return RKV_OK;
-    const rkv_sweep_options sweep = {j->at, j->o->n_seed, j->o->noise};
-    RKV_TRY(rkv_sweep_run(kl, s, fed, *n_fed, &sweep, e));
+    RKV_TRY(sweep(j, s, fed, *n_fed, kl, e));
     RKV_TRY(check_finite(j, kl, e));
     const double prefill_s = 1e-9 * (double)(prefilled - start);
     const double sweep_s = 1e-9 * (double)(rkv_clock_ns() - answered);
