@@ -76,6 +76,11 @@ rkv_panels rkv_panels_pack(const rkv_backend *be, void *data, void *scratch, con
 void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
                         ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team);
 
+/* The same of inputs [first, first + n) of w alone: x[i][n], as if the others were 0. */
+void rkv_panels_product_inputs(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
+                               ptrdiff_t ldx, int n_row, const rkv_panels *w, int first, int n,
+                               rkv_team *team);
+
 /* ---- attention ---- */
 
 enum {

@@ -37,19 +37,24 @@ static void gather_group(const job *j, int h, float *out)
                (size_t)h * row, row * sizeof *out);
 }
 
-/* Chooses the slots of one head into keep[budget]. */
-static void select_head(const job *j, int h, int32_t *keep, float *scratch)
+static void score_head(const job *j, int h, float *score, float *scratch)
 {
     const rkv_config *c = &j->s->m->config;
     const int n_group = c->n_head / c->n_kv_head;
-    float *q = scratch, *score = q + (size_t)j->n_query * (size_t)n_group * (size_t)c->d_head;
-    float *work = score + j->n;
+    float *q = scratch, *work = q + (size_t)j->n_query * (size_t)n_group * (size_t)c->d_head;
     gather_group(j, h, q);
     const rkv_observed o = {
         .be = &j->s->m->backend, .kv = rkv_kv_view_of(j->s->kv, j->l, h), .q = q,
         .n_query = j->n_query, .n_group = n_group,
         .mass = j->mass ? j->mass + (ptrdiff_t)h * j->n : NULL};
     j->selector->score(j->p, &o, score, work);
+}
+
+/* Chooses the slots of one head into keep[budget]. */
+static void select_head(const job *j, int h, int32_t *keep, float *scratch)
+{
+    float *score = scratch, *work = scratch + j->n;
+    score_head(j, h, score, work);
     rkv_keep_best(keep, score, j->n, j->p->window, j->budget, (uint32_t *)work);
 }
 
@@ -90,13 +95,10 @@ size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, in
            (work > (size_t)n ? work : (size_t)n);
 }
 
-rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
-                                      rkv_error *e)
+static job job_of(const rkv_session *s, const rkv_policy *p, int l, int budget)
 {
     const rkv_config *c = &s->m->config;
-    const int n = rkv_kv_at(s->kv, l, 0)->n_slot, budget = s->budget[l];
-    if (budget >= n)
-        return RKV_OK;
+    const int n = rkv_kv_at(s->kv, l, 0)->n_slot;
     job j = {.s = s,
              .p = p,
              .selector = rkv_selector_find(p->selector),
@@ -109,6 +111,24 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
     if (j.n_query)      /* more may have been seen than the policy looks at: the last of them */
         j.q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j.n_query) *
               (size_t)c->n_head * (size_t)c->d_head;
+    return j;
+}
+
+void rkv_session_score_head(const rkv_session *s, const rkv_policy *p, int l, int h, float *score,
+                            float *scratch)
+{
+    const job j = job_of(s, p, l, 0);
+    score_head(&j, h, score, scratch);
+}
+
+rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
+                                      rkv_error *e)
+{
+    const rkv_config *c = &s->m->config;
+    const int n = rkv_kv_at(s->kv, l, 0)->n_slot, budget = s->budget[l];
+    if (budget >= n)
+        return RKV_OK;
+    const job j = job_of(s, p, l, budget);
     float *scratch =
         rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, j.head_floats * sizeof *scratch));
     int32_t *keep =
@@ -126,7 +146,7 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
     return status;
 }
 
-static rkv_status check_compressible(const rkv_session *s, const rkv_policy *p, rkv_error *e)
+rkv_status rkv_session_check_compress(const rkv_session *s, const rkv_policy *p, rkv_error *e)
 {
     if (!s->n_prompt || s->n_past != s->n_prompt || s->compressed)
         return rkv_fail(e, RKV_E_ARG,
@@ -154,7 +174,7 @@ rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *
         RKV_TRY(rkv_profile_check(p->profile, s->m, e));
     if (!rkv_policy_active(p))
         return RKV_OK;
-    RKV_TRY(check_compressible(s, p, e));
+    RKV_TRY(rkv_session_check_compress(s, p, e));
     RKV_TRY(rkv_session_budget(s, p, s->n_prompt, e));
     s->compressed = 1;                          /* also when memory ends half-way */
     for (int l = 0; l < c->n_layer; l++)

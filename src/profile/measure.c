@@ -120,7 +120,7 @@ static rkv_status find_response(work *w, rkv_error *e)
 
 typedef struct part {           /* of one walk, as its variants become final */
     work *w;
-    int with_error;             /* the last of them stores the estimates too */
+    int with_error;             /* estimates are made, and not kept yet */
     int n;
     rkv_status status;
     rkv_error error;
@@ -138,6 +138,20 @@ static rkv_status check_finite(const work *w, const rkv_variant *v, const rkv_ou
                     w->c->example, v->layer, o->kl, o->local);
 }
 
+/* Keeps n outcomes, and the estimates if they are new. */
+static rkv_status keep(part *p, int first, int n, rkv_error *e)
+{
+    const rkv_measurer *c = p->w->c;
+    rkv_measured *row = p->w->row;
+    if (!rkv_measured_valid(row, c->plan))
+        return rkv_fail(e, RKV_E_UNSUPPORTED, "example %d: an estimate is no number: the model's "
+                        "activations are not finite", c->example);
+    const double *error = p->with_error ? row->error : NULL;
+    p->with_error = 0;
+    return rkv_resume_put_outcomes(c->resume, c->example, row->out, p->w->index + first, n, error,
+                                   c->plan->n_error, e);
+}
+
 static int keep_part(void *ctx, int first, int n)
 {
     part *p = ctx;
@@ -147,10 +161,8 @@ static int keep_part(void *ctx, int first, int n)
         w->row->out[w->index[j]] = w->out[j];
         w->have[w->index[j]] = 1;
     }
-    const int last = p->with_error && first + n == p->n;
-    if (!p->status && !last)
-        p->status = rkv_resume_put_outcomes(w->c->resume, w->c->example, w->row->out,
-                                            w->index + first, n, NULL, 0, &p->error);
+    if (!p->status)
+        p->status = keep(p, first, n, &p->error);
     return p->status != RKV_OK;
 }
 
@@ -180,14 +192,7 @@ static rkv_status walk(work *w, int from, int to, int n_fed, rkv_error *e)
             *e = p.error;
         return p.status;
     }
-    if (s || !p.with_error)
-        return s;
-    if (!rkv_measured_valid(w->row, plan))
-        return rkv_fail(e, RKV_E_UNSUPPORTED, "example %d: an estimate is no number: the model's "
-                        "activations are not finite", c->example);
-    /* Estimates are whole when the walk is: kept with its last variants. */
-    return rkv_resume_put_outcomes(c->resume, c->example, w->row->out, w->index, p.n,
-                                   w->row->error, plan->n_error, e);
+    return s || !p.with_error ? s : keep(&p, 0, 0, e);  /* no variant was missing */
 }
 
 static rkv_status run_walks(work *w, rkv_error *e)
