@@ -170,7 +170,8 @@ RKV_API rkv_status rkv_profile_save(const rkv_profile *p, const char *path, rkv_
 RKV_API void rkv_profile_free(rkv_profile *p);
 
 /* RKV_OK when the profile was made from this model, with the RoPE settings it has now;
- * RKV_E_MISMATCH, naming both, when not. Another accuracy of the kernels is a warning in the log. */
+ * RKV_E_MISMATCH, naming both, when not. Another accuracy of the kernels is a warning in the log.
+ */
 RKV_API rkv_status rkv_profile_check(const rkv_profile *p, const rkv_model *m, rkv_error *e);
 
 RKV_API int rkv_profile_n_layer(const rkv_profile *p);
@@ -231,7 +232,8 @@ RKV_API rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const 
                                    const rkv_profile_options *o, rkv_error *e);
 
 /* The part of it that o->shard of o->n_shard names, written to path (JSON, format
- * "ripplekv-profile-shard"): every number of every example. No usable example in a shard is fine. */
+ * "ripplekv-profile-shard"): every number of every example. A shard without a usable example is
+ * fine. */
 RKV_API rkv_status rkv_profile_run_shard(const char *path, const rkv_model *m,
                                          const char *jsonl_path, const rkv_profile_options *o,
                                          rkv_error *e);

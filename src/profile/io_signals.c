@@ -93,8 +93,8 @@ static rkv_status parse_layers(const rkv_profile *p, const cJSON *root, const ch
         RKV_TRY(rkv_json_int(&l, x, "layer", 0, p->n_layer - 1, source, e));
         rkv_layer_signal *s = &signal[l];
         if (s->in_budget)
-            return rkv_fail(e, RKV_E_FORMAT, "%s: layer %d has two sensitivities in '%s'", source, l,
-                            key);
+            return rkv_fail(e, RKV_E_FORMAT, "%s: layer %d has two sensitivities in '%s'", source,
+                            l, key);
         s->in_budget = 1;
         RKV_TRY(rkv_json_number(&s->mean, x, "mean", 0.0, 1e9, source, e));
         RKV_TRY(parse_or_null(&s->se_examples, x, "se_examples", 0.0, 1e9, source, e));

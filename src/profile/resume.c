@@ -28,6 +28,16 @@ static rkv_status run(rkv_resume *r, const char *sql, const char *what, rkv_erro
     return sqlite3_exec(r->db, sql, NULL, NULL, NULL) ? failed(r, what, e) : RKV_OK;
 }
 
+/* Signatures are items with ", " between them: the first item in which two differ, of a, begins. */
+static size_t first_difference(const char *a, const char *b)
+{
+    size_t start = 0;
+    for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+        if (a[i] == ',' && a[i + 1] == ' ')
+            start = i + 2;
+    return start;
+}
+
 /* The signature is written once, by whoever makes the file, and compared ever after. */
 static rkv_status check_signature(rkv_resume *r, const char *signature, rkv_error *e)
 {
@@ -45,11 +55,14 @@ static rkv_status check_signature(rkv_resume *r, const char *signature, rkv_erro
         s = failed(r, "cannot read", e);
     if (!s) {
         const char *found = (const char *)sqlite3_column_text(q, 0);
+        const size_t at = found ? first_difference(found, signature) : 0;
         if (!found || strcmp(found, signature))
             s = rkv_fail(e, RKV_E_MISMATCH,
-                         "%s: belongs to another run (%.150s), this one is %.150s; name "
-                         "another folder",
-                         r->path, found ? found : "unknown", signature);
+                         "%.200s: belongs to another run (%.*s), this one has %.*s; name another "
+                         "folder",
+                         r->path, found ? (int)strcspn(found + at, ",") : 7,
+                         found ? found + at : "unknown", (int)strcspn(signature + at, ","),
+                         signature + at);
     }
     sqlite3_finalize(q);
     return s;

@@ -198,6 +198,8 @@ static rkv_status open_resume(job *j, rkv_error *e)
     if (!o->resume_dir)
         return RKV_OK;
     rkv_signals_print(signals, h->signals);
+    for (char *c = signals; *c; c++)            /* a comma ends an item of the signature */
+        *c = *c == ',' ? ' ' : *c;
     for (int g = 0, n = 0; g < h->n_grid; g++)
         n += snprintf(grid + n, sizeof grid - (size_t)n, " %.9g", h->grid[g]);
     snprintf(signature, sizeof signature,

@@ -10,7 +10,7 @@
 
 enum {
     RKV_MIN_RESPONSE = 8,       /* an example with fewer answer tokens is skipped */
-    RKV_CURVE_POSITIONS = 10    /* measured curves look at so many answer tokens: METHOD section 8 */
+    RKV_CURVE_POSITIONS = 10    /* answer tokens that measured curves look at: METHOD section 8 */
 };
 
 typedef struct rkv_planned {
@@ -84,8 +84,8 @@ rkv_status rkv_table_widest(double *out, const rkv_table *t, rkv_error *e);
 /* p->certainty and p->diagnostics, all else being there. RKV_E_MEM. */
 rkv_status rkv_diagnose(rkv_profile *p, const double *s, int n, rkv_error *e);
 
-/* shard.c: a table as JSON text, format "ripplekv-profile-shard", and back to the same bits. source:
- * name for messages. *text: freed with rkv_mem_free. RKV_E_MEM; RKV_E_FORMAT. */
+/* shard.c: a table as JSON text, format "ripplekv-profile-shard", and back to the same bits.
+ * source: name for messages. *text: freed with rkv_mem_free. RKV_E_MEM; RKV_E_FORMAT. */
 rkv_status rkv_table_print(const rkv_table *t, char **text, size_t *n, rkv_error *e);
 rkv_status rkv_table_parse(rkv_table **out, const char *text, size_t n, const char *source,
                            rkv_error *e);
