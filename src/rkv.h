@@ -77,6 +77,9 @@ typedef struct rkv_model_info {
     uint64_t step_bytes;                /* of the weight matrices that one decoded token reads */
     uint64_t stream_bytes;              /* of those, the most that "stream" holds at a time */
     const char *load;   /* where the weights are: "mmap", "memory", "mlock", "stream" */
+    const char *arithmetic;             /* of prefill's products: "f32", "bf16", "int16" */
+    const char *rope_scaling;           /* "none", "linear", "yarn", "llama3" */
+    double rope_base, rope_factor;      /* base frequency; scaling factor, 1: none */
 } rkv_model_info;
 
 typedef struct rkv_model_options {
@@ -171,7 +174,9 @@ RKV_API rkv_status rkv_profile_load(rkv_profile **out, const char *path, rkv_err
 RKV_API rkv_status rkv_profile_save(const rkv_profile *p, const char *path, rkv_error *e);
 RKV_API void rkv_profile_free(rkv_profile *p);
 
-/* RKV_OK when the profile was made from this model; RKV_E_MISMATCH, naming both, when not. */
+/* RKV_OK when the profile was made from this model, with the RoPE settings it has now;
+ * RKV_E_MISMATCH, naming both, when not. Another accuracy of the kernels is a warning in the log.
+ */
 RKV_API rkv_status rkv_profile_check(const rkv_profile *p, const rkv_model *m, rkv_error *e);
 
 RKV_API int rkv_profile_n_layer(const rkv_profile *p);
@@ -186,12 +191,33 @@ enum { RKV_MAX_GRID = 32 };     /* shares of a damage curve */
 RKV_API int rkv_profile_curve(const rkv_profile *p, int measured, int l, int h,
                               const double **grid, const double **damage);
 
+/* What a profile measures of an example, all in one walk through the layers: bits. */
+enum {
+    RKV_SIGNAL_VALUES = 1,      /* KL under noise on a layer's Values: the sensitivity; always */
+    RKV_SIGNAL_KEYS = 2,        /* ... on its Keys */
+    RKV_SIGNAL_KEYS_VALUES = 4, /* ... on both */
+    RKV_SIGNAL_DAMAGE = 8,      /* KL of compressing a layer to damage_budget */
+    RKV_SIGNAL_CURVES = 16,     /* estimated damage curve of each KV head: no walk of its own */
+    RKV_SIGNAL_LAYER_CURVES = 32,       /* measured: KL of compressing a layer to each share of */
+    RKV_SIGNAL_HEAD_CURVES = 64         /* the grid; the same of each KV head */
+};
+
 typedef struct rkv_profile_options {
-    int n_example_max;      /* use at most so many examples; 0: all */
+    int n_example_max;      /* use at most the first so many examples of the file; 0: all */
+    int n_used_max;         /* stop after so many usable ones; 0: never */
     int n_response;         /* answer tokens that count per example: 32; at least 8 */
     int from_answers;       /* teacher-force the data's answers, not the model's own greedy ones */
+    unsigned signals;       /* RKV_SIGNAL_ bits: VALUES and CURVES */
     double noise;           /* sigma: 0.5 */
     int n_seed;             /* noise seeds per example: 4 */
+    double damage_budget;   /* share of the prompt that stays in DAMAGE: 0.1 */
+    const char *selector;   /* that chooses the tokens that stay: "blend" */
+    const double *grid;     /* [n_grid] shares of the curves, ascending in (0, 1); n_grid 0: */
+    int n_grid;             /* 3, 5, 10, 20, 30, 50 %; measured heads 3, 10, 30 % */
+    int batch_rows;         /* most rows of one part of a walk, 0: all; bounds memory, no number
+                               depends on it; a finished part is kept by resume_dir */
+    int until_stable;       /* stop once each layer's budget is known to +-2 % of cap */
+    int shard, n_shard;     /* only examples i with i mod n_shard = shard - 1; 0, 0: all */
     int n_ctx;              /* longest prompt in tokens, longer ones are skipped; 0: the model's */
     int n_thread;           /* 0: all this process may use */
     const char *resume_dir; /* keep finished work here and start from it; NULL: nowhere */
@@ -200,13 +226,45 @@ typedef struct rkv_profile_options {
 } rkv_profile_options;
 
 RKV_API rkv_profile_options rkv_profile_options_default(void);
+/* Sets signals from a list such as "values,keys+values,head-curves". RKV_E_ARG lists the names. */
+RKV_API rkv_status rkv_profile_set_signals(rkv_profile_options *o, const char *list, rkv_error *e);
 
-/* One-pass sensitivity sweep over a JSONL file of calibration examples (METHOD: RippleKV,
- * profiling; one row set per perturbed layer on one walk through the layers). Objects hold "prompt"
- * or "prompt_ids" and perhaps "response_ids" or "answers". Errors: those of its inputs; RKV_E_ARG
- * when no example is usable; RKV_E_UNSUPPORTED when the model's logits are not finite. */
+/* A profile of a JSONL file of calibration examples (METHOD: RippleKV, profiling; one row set per
+ * changed layer on one walk through the layers). Objects hold "prompt" or "prompt_ids" and perhaps
+ * "response_ids" or "answers". Errors: those of its inputs, all lines of which are looked at before
+ * the work begins; RKV_E_ARG when no example is usable; RKV_E_UNSUPPORTED when the model's logits
+ * are not finite. */
 RKV_API rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
                                    const rkv_profile_options *o, rkv_error *e);
+
+/* The part of it that o->shard of o->n_shard names, written to path (JSON, format
+ * "ripplekv-profile-shard"): every number of every example. A shard without a usable example is
+ * fine. */
+RKV_API rkv_status rkv_profile_run_shard(const char *path, const rkv_model *m,
+                                         const char *jsonl_path, const rkv_profile_options *o,
+                                         rkv_error *e);
+/* The profile of all shards, the same to the byte as that of one run. RKV_E_MISMATCH: shards of
+ * different models, data or settings, one missing or there twice. */
+RKV_API rkv_status rkv_profile_merge(rkv_profile **out, const char *const *path, int n_path,
+                                     rkv_error *e);
+
+/* The numbers for people: lines of text, freed with rkv_free. RKV_E_MEM. */
+RKV_API rkv_status rkv_profile_report(const rkv_profile *p, char **text, rkv_error *e);
+
+typedef struct rkv_profile_verdict {
+    double spearman;        /* of the profile's sensitivities with those of the new examples */
+    double low, high;       /* 95 % interval, layers resampled */
+    double threshold;       /* holds: spearman is at least so much */
+    int holds, n_example;
+    int same_model;         /* 0: another fingerprint, such as another quantization */
+} rkv_profile_verdict;
+
+/* Whether a profile orders the layers of this model as new examples do: measures those (o: data
+ * limits, threads, progress; the rest is as in the profile). n_used_max 0: one. RKV_E_MISMATCH:
+ * other layers than the profile has. */
+RKV_API rkv_status rkv_profile_verify(rkv_profile_verdict *out, const rkv_profile *p,
+                                      const rkv_model *m, const char *jsonl_path,
+                                      const rkv_profile_options *o, rkv_error *e);
 
 /* ---- policy: which tokens stay, and how many in which head ----------------------------------- */
 

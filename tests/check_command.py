@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command rkv from outside: options, bad inputs, lost outputs, signals, memory limits, resuming.
+"""The command rkv from outside: options, bad inputs, lost outputs, signals, memory limits.
 
 Runs from the build folder (programs rkv and make_model). Every refusal must be one line on stderr that
 names what it is about, with the documented exit code, nothing on stdout and no file left behind."""
@@ -17,14 +17,9 @@ import time
 
 from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, PATIENCE, SANITIZED, USAGE, Result, check,
                          counts, finish, good, good_json, make_model, refused, rkv, skip, start, valid, wait_for_work,
-                         write_inputs)
+                         without_sqlite, write_inputs)
 from command_inputs import (check_ids_inputs, check_kept_model, check_load_modes, check_lost_model, check_models,
                             check_profile_inputs, check_texts, check_vocabularies)
-
-try:
-    import sqlite3
-except ImportError:
-    sqlite3 = None
 
 # What --help must name, for each command.
 POLICY = "kv-policy kv-budget kv-profile kv-window kv-kernel kv-pool kv-pool-order r gamma cache-type-k cache-type-v"
@@ -35,14 +30,15 @@ OPTIONS = {
     "tokenize": "model decode bos special",
     "score": WEIGHTS + "model ids top logits prefix ctx-size threads ubatch-size " + POLICY,
     "select": WEIGHTS + "model ids ctx-size threads ubatch-size " + POLICY,
-    "profile": WEIGHTS + "model data output examples response noise noise-seeds resume ctx-size threads",
+    "profile": WEIGHTS + "model data output examples response noise noise-seeds resume ctx-size threads "
+               "signals selector damage-budget grid batch-rows until-stable shard merge check",
     "budget": "kv-policy kv-budget kv-profile kv-window r gamma ctx-size layers",
     "inspect": WEIGHTS + "model",
     "template": "model chat-template",
     "bench": WEIGHTS + "model n-prompt n-gen n-depth n-parallel repetitions no-warmup output threads ubatch-size kv-policy "
              "kv-budget kv-profile kv-window kv-kernel kv-pool kv-pool-order gamma cache-type-k cache-type-v",
 }
-FLAGS = "no-mmap mlock no-warmup chat ignore-eos decode bos special json verbose help".split()
+FLAGS = "until-stable merge no-mmap mlock no-warmup chat ignore-eos decode bos special json verbose help".split()
 # Values that each option must refuse.
 BAD_VALUES = {
     "predict": ["-1", "x", "", "1.5", "2147483648", "1e99"], "ctx-size": ["-1", "200000000", "12k"],
@@ -50,7 +46,7 @@ BAD_VALUES = {
     "top-k": ["-1"], "top-p": ["1.1"], "min-p": ["-1"], "repeat-penalty": ["0"], "repeat-last-n": ["4097"],
     "seed": ["-1", "1e17"], "top": ["-1", "1000001"], "prefix": ["-1"], "kv-window": ["0", "4097"],
     "kv-kernel": ["0", "1024"], "kv-pool": ["min", "", "max|avg"], "kv-pool-order": ["mean"], "r": ["0.9"],
-    "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"],
+    "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"], "batch-rows": ["-1"],
     "n-gpu-layers": ["-2"], "layers": ["-1", "1025"], "repetitions": ["0", "1001"],
     "load-mode": ["", "memory", "mmap|mlock", "auto+mlock"],
 }
@@ -334,90 +330,6 @@ def check_interrupted():
     pathlib.Path("many").unlink()
 
 
-def finished(folder):
-    """Examples that a folder of --resume holds, by number."""
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{folder}/profile.sqlite?mode=ro", uri=True)) as db:
-            return dict(db.execute("SELECT i, kl FROM example"))
-    except sqlite3.Error:
-        return {}
-
-
-def stop_profile(args, folder, sig):
-    """Starts it, sends sig after one more example, and gives its result."""
-    had = len(finished(folder))
-    p = start(*args)
-    end = time.monotonic() + PATIENCE
-    while len(finished(folder)) == had and p.poll() is None and time.monotonic() < end:
-        time.sleep(0.005)
-    p.send_signal(sig)
-    return finish(p)
-
-
-def without_sqlite():
-    probe = rkv(*"profile -m m.gguf --data data --response 8 --resume probe -o probe.json".split())
-    return probe.rc == INPUT and probe.one_line() and "without SQLite" in probe.err
-
-
-def check_resume():
-    profile = ["profile", "-m", "slow.gguf", "--data", "long", "--response", "8"]
-    if without_sqlite() or sqlite3 is None:
-        interrupt_unsaved(profile)
-        return skip(20, "no SQLite in this build or in Python")
-    good("profile", *profile, "-o", "whole.json")
-    whole = pathlib.Path("whole.json").read_bytes()
-    for sig in (signal.SIGKILL, signal.SIGINT):
-        folder, out = f"parts.{sig.name}", f"{sig.name}.json"
-        args = profile + ["--resume", folder, "-o", out]
-        for _ in range(2):
-            r = stop_profile(args, folder, sig)
-            check(r.rc == (-9 if sig == signal.SIGKILL else INTERRUPTED), f"{sig.name}: {r}")
-            check(sig == signal.SIGKILL or r.one_line() and "run the same command" in r.err, f"{sig.name}: {r}")
-            check(not pathlib.Path(out).exists() and not r.out, f"{sig.name}: no profile yet")
-        kept = finished(folder)
-        check(0 < len(kept) < 6, f"{sig.name} kept {len(kept)} of 6 examples")
-        good("resumed", *args)
-        check(pathlib.Path(out).read_bytes() == whole, f"{sig.name}: the same profile")
-        check(kept.items() <= finished(folder).items(), f"{sig.name}: finished examples stay as they are")
-    check_damaged_resume()
-    refused("the folder of another run", INPUT, ["parts.SIGKILL", "another folder"], *profile, "--noise", "0.4",
-            "--resume", "parts.SIGKILL", "-o", "x.json")
-    refused("a file as the folder", INPUT, ["text"], *profile, "--resume", "text", "-o", "x.json")
-    interrupt_unsaved(profile)
-
-
-def check_damaged_resume():
-    """Rows and files that no run could have written; and those of sliding layers, which are no numbers."""
-    make_model("sliding.gguf", family="gemma3", layers=4, window=50, pattern=2)
-    args = ["profile", "-m", "sliding.gguf", "--data", "data", "--response", "8", "--resume", "rows", "-o"]
-    good("rows", *args, "first.json")
-    check(good("rows again", *args, "again.json").rc == 0 and
-          pathlib.Path("again.json").read_bytes() == pathlib.Path("first.json").read_bytes(), "the same profile")
-    whole = finished("rows")[1]
-    for what, column, value in [(x, "kl", whole[:8] + struct.pack("<d", x) + whole[16:])
-                                for x in (float("nan"), -1.0, float("inf"))] + [
-            ("short", "kl", whole[:-1]), ("none", "kl", None), ("no tokens", "n_fed", 0), ("state 7", "state", 7)]:
-        with contextlib.closing(sqlite3.connect("rows/profile.sqlite")) as db, db:
-            db.execute(f"UPDATE example SET {column} = ? WHERE i = 1", (value,))
-        refused(f"a row with {what}", INPUT, ["rows/profile.sqlite: example 1 is damaged"], *args, "x.json")
-        with contextlib.closing(sqlite3.connect("rows/profile.sqlite")) as db, db:
-            db.execute("UPDATE example SET kl = ?, n_fed = 8, state = 1 WHERE i = 1", (whole,))
-    for name in ("first.json", "again.json"):
-        pathlib.Path(name).unlink()
-    pathlib.Path("noise").mkdir()
-    pathlib.Path("noise/profile.sqlite").write_bytes(b"no database" * 1000)
-    refused("no database", INPUT, ["noise/profile.sqlite: ", "not a database"], *args[:-2], "noise", "-o", "x.json")
-
-
-def interrupt_unsaved(profile):
-    p = start(*profile, "-o", "x.json")
-    wait_for_work(p)
-    p.send_signal(signal.SIGINT)
-    r = finish(p)
-    check(r.rc == INTERRUPTED and r.one_line() and "--resume" in r.err, f"SIGINT without --resume: {r}")
-    check(not pathlib.Path("x.json").exists(), "no profile of an interrupted run")
-
-
 def peak_address_space():
     """What a start takes, in bytes; below it lies the loader's ground, which is not ours."""
     p = start("tokenize", "-m", "slow.gguf")
@@ -467,7 +379,7 @@ def main():
     tests = (check_help, check_options, check_environment, check_models, check_lost_model, check_kept_model,
              check_load_modes, check_ids_inputs, check_profile_inputs, check_texts, check_vocabularies, check_json,
              check_devices, check_bench_formats, check_top, check_lost_output, check_full_disk, check_determinism,
-             check_interrupted, check_resume, check_memory)
+             check_interrupted, check_memory)
     signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
     with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
         os.chdir(work)

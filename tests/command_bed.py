@@ -1,4 +1,4 @@
-"""What check_command.py stands on: runs of rkv, made inputs, counted checks."""
+"""What check_command.py and check_profile.py stand on: runs of rkv, made inputs, counted checks."""
 import json
 import os
 import pathlib
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+NAME = pathlib.Path(sys.argv[0]).stem
 BUILD = pathlib.Path.cwd()
 RKV = str(BUILD / "rkv")
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -22,13 +23,13 @@ counts = {"passed": 0, "failed": 0, "skipped": 0}
 def check(ok, text):
     counts["passed" if ok else "failed"] += 1
     if not ok:
-        print(f"check_command: failed: {text}", file=sys.stderr)
+        print(f"{NAME}: failed: {text}", file=sys.stderr)
     return ok
 
 
 def skip(n, why):
     counts["skipped"] += n
-    print(f"check_command: skipped {n}: {why}", file=sys.stderr)
+    print(f"{NAME}: skipped {n}: {why}", file=sys.stderr)
 
 
 def environment(more=None):
@@ -101,6 +102,11 @@ def refused(name, code, parts, *args, **more):
     missing = [p for p in parts if p not in r.err]
     check(r.rc == code and not r.out and r.one_line() and not missing and not left,
           f"{name}: expected exit {code}, one line with {parts}, nothing else; {r}; files {left}")
+
+
+def without_sqlite():
+    probe = rkv(*"profile -m m.gguf --data data --response 8 --resume probe -o probe.json".split())
+    return probe.rc == INPUT and probe.one_line() and "without SQLite" in probe.err
 
 
 def make_model(name, **options):

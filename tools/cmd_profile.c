@@ -2,31 +2,19 @@
 #include "config.h"
 #include "common.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void print_table(const rkv_profile *p)
-{
-    enum { WIDTH = 40 };
-    double most = 0.0;
-    for (int l = 0; l < rkv_profile_n_layer(p); l++)
-        most = fmax(most, rkv_profile_sensitivity(p, l));
-    puts("layer  sensitivity (nats)");
-    for (int l = 0; l < rkv_profile_n_layer(p); l++) {
-        const double s = rkv_profile_sensitivity(p, l);
-        if (isnan(s)) {
-            printf("%5d  sliding window: outside the budget\n", l);
-            continue;
-        }
-        const int n = most > 0.0 ? (int)(WIDTH * s / most + 0.5) : 0;
-        printf("%5d  %-12.6g %.*s\n", l, s, n, "########################################");
-    }
-}
+/* Settings of the options that are read further than the table does it. */
+typedef struct settings {
+    rkv_profile_options o;
+    double grid[32];
+} settings;
 
 static int print_json(const char *path)
 {
@@ -52,6 +40,69 @@ static int read_response(rkv_profile_options *po, const opts *o)
         return usage("--response: '%.40s', expected 8 to 4096, or answers", o->response);
     po->n_response = (int)n;
     return 0;
+}
+
+/* A share in percent, up to a comma or the end. 0: none. */
+static const char *read_share(double *out, const char *text)
+{
+    char *end;
+    *out = strtod(text, &end) / 100.0;
+    end += *end == '%';
+    const int strange = !isdigit((unsigned char)*text) && *text != '.';
+    return strange || (*end && *end != ',') || !(*out > 0.0 && *out < 1.0) ? NULL : end;
+}
+
+static int read_grid(settings *s, const char *list)
+{
+    const int most = sizeof s->grid / sizeof *s->grid;
+    int n = 0;
+    for (const char *at = list; at; n++) {
+        at = n < most ? read_share(&s->grid[n], at) : NULL;
+        if (!at || (n && s->grid[n] <= s->grid[n - 1]))
+            return usage("--grid: '%.60s', expected at most %d ascending percentages such as "
+                         "5,10,20", list, most);
+        at = *at ? at + 1 : NULL;
+    }
+    s->o.grid = s->grid;
+    s->o.n_grid = n;
+    return 0;
+}
+
+static int read_shard(rkv_profile_options *po, const char *text)
+{
+    char tail;
+    if (sscanf(text, "%d/%d%c", &po->shard, &po->n_shard, &tail) == 2 && po->shard >= 1 &&
+        po->shard <= po->n_shard && po->n_shard <= 1 << 20)
+        return 0;
+    return usage("--shard: '%.40s', expected I/N with I from 1 to N, such as 1/4", text);
+}
+
+static int read_settings(settings *s, const opts *o)
+{
+    rkv_error e;
+    *s = (settings){.o = rkv_profile_options_default()};
+    s->o.n_example_max = o->examples;
+    s->o.noise = o->noise;
+    s->o.n_seed = o->noise_seeds;
+    s->o.n_ctx = o->n_ctx;
+    s->o.n_thread = o->n_thread;
+    s->o.selector = o->selector;
+    s->o.batch_rows = o->batch_rows;
+    s->o.until_stable = o->until_stable;
+    s->o.resume_dir = o->resume;
+    s->o.progress = show_progress;
+    const char *end = read_share(&s->o.damage_budget, o->damage_budget);
+    if (!end || *end)
+        return usage("--damage-budget: '%.40s', expected a percentage such as 10%%",
+                     o->damage_budget);
+    if (rkv_profile_set_signals(&s->o, o->signals, &e))
+        return fail(&e);
+    int bad = read_response(&s->o, o);
+    if (!bad && o->grid)
+        bad = read_grid(s, o->grid);
+    if (!bad && o->shard)
+        bad = read_shard(&s->o, o->shard);
+    return bad;
 }
 
 static int say_interrupted(const rkv_error *e, const opts *o)
@@ -81,49 +132,154 @@ static int check_output(const char *path)
     return EXIT_FAILED;
 }
 
-static int run(const opts *o, const rkv_model *m, const rkv_profile_options *po)
+static int print_report(const rkv_profile *p)
+{
+    char *text;
+    rkv_error e;
+    if (rkv_profile_report(p, &text, &e))
+        return fail(&e);
+    fputs(text, stdout);
+    rkv_free(text);
+    return finish_stdout();
+}
+
+/* The output cannot be written: which is no fault of an input. */
+static int output_failed(const rkv_error *e)
+{
+    const int code = fail(e);
+    return code == EXIT_INPUT ? EXIT_FAILED : code;
+}
+
+/* Saves and shows a profile, and frees it. */
+static int deliver(rkv_profile *p, const opts *o)
+{
+    rkv_error e;
+    end_progress();
+    int code = rkv_profile_save(p, o->output, &e) ? output_failed(&e) : 0;
+    if (!code)
+        code = o->json ? print_json(o->output) : print_report(p);
+    rkv_profile_free(p);
+    return code;
+}
+
+static int failed(const rkv_error *e, const opts *o)
+{
+    return e->status == RKV_E_CANCELLED ? say_interrupted(e, o) : fail(e);
+}
+
+static int run_profile(const opts *o, const rkv_model *m, const settings *s)
 {
     rkv_profile *p;
     rkv_error e;
-    catch_signals();
-    if (rkv_profile_run(&p, m, o->data, po, &e))
-        return e.status == RKV_E_CANCELLED ? say_interrupted(&e, o) : fail(&e);
+    if (rkv_profile_run(&p, m, o->data, &s->o, &e))
+        return failed(&e, o);
+    return deliver(p, o);
+}
+
+static int run_shard(const opts *o, const rkv_model *m, const settings *s)
+{
+    rkv_error e;
+    if (rkv_profile_run_shard(o->output, m, o->data, &s->o, &e))
+        return failed(&e, o);
     end_progress();
-    int code = rkv_profile_save(p, o->output, &e) ? fail(&e) : 0;
-    if (code == EXIT_INPUT)                     /* which the output is not */
-        code = EXIT_FAILED;
-    if (!code && o->json)
-        code = print_json(o->output);
-    if (!code && !o->json) {
-        print_table(p);
-        code = finish_stdout();
+    if (o->json)
+        return print_json(o->output);
+    printf("%s: part %d of %d; rkv profile --merge makes the profile of all\n", o->output,
+           s->o.shard, s->o.n_shard);
+    return finish_stdout();
+}
+
+static int run_merge(const opts *o)
+{
+    rkv_profile *p;
+    rkv_error e;
+    if (!o->n_word)
+        return usage("profile --merge: name the parts that --shard made");
+    const int bad = check_output(o->output);
+    if (bad)
+        return bad;
+    if (rkv_profile_merge(&p, o->word, o->n_word, &e))
+        return fail(&e);
+    return deliver(p, o);
+}
+
+/* ---- --check ---- */
+
+static int print_verdict(const rkv_profile_verdict *v, const opts *o)
+{
+    if (o->json) {
+        cJSON *root = cJSON_CreateObject();
+        cJSON_AddBoolToObject(root, "holds", v->holds);
+        cJSON_AddNumberToObject(root, "spearman", v->spearman);
+        cJSON_AddNumberToObject(root, "low", v->low);
+        cJSON_AddNumberToObject(root, "high", v->high);
+        cJSON_AddNumberToObject(root, "threshold", v->threshold);
+        cJSON_AddNumberToObject(root, "examples", v->n_example);
+        cJSON_AddBoolToObject(root, "same_model", v->same_model);
+        return json_print(root);
     }
+    if (!v->same_model)
+        puts("The profile was made from another file than this model (another fingerprint).");
+    printf("Spearman of the profile's sensitivities with those of %d example%s here: %.3f, 95 %% "
+           "interval over layers %.3f to %.3f\n",
+           v->n_example, v->n_example == 1 ? "" : "s", v->spearman, v->low, v->high);
+    printf("The profile %s: %.3f is %s %.2f\n", v->holds ? "holds" : "does not hold", v->spearman,
+           v->holds ? "at least" : "under", v->threshold);
+    return finish_stdout();
+}
+
+static int run_check(const opts *o, const rkv_model *m, const settings *s)
+{
+    rkv_profile *p;
+    rkv_profile_verdict v;
+    rkv_error e;
+    rkv_profile_options po = s->o;
+    po.n_example_max = 0;
+    po.n_used_max = o->examples;
+    if (rkv_profile_load(&p, o->check, &e))
+        return fail(&e);
+    const rkv_status bad = rkv_profile_verify(&v, p, m, o->data, &po, &e);
     rkv_profile_free(p);
-    return code;
+    if (bad)
+        return failed(&e, o);
+    end_progress();
+    const int code = print_verdict(&v, o);
+    return code ? code : v.holds ? EXIT_OK : EXIT_FAILED;
+}
+
+/* ---- the command ---- */
+
+static int check_words(const opts *o)
+{
+    if (o->n_word && !o->merge)
+        return usage("unknown option '%.80s'; see rkv profile --help", o->word[0]);
+    if (o->merge + !!o->check + !!o->shard > 1)
+        return usage("profile: --merge, --check and --shard are three different things");
+    if (!o->data && !o->merge)
+        return usage("profile: name the calibration examples with --data FILE.jsonl");
+    if (!o->output && !o->check)
+        return usage("profile: name the profile to write with -o FILE.json");
+    return 0;
 }
 
 int cmd_profile(const opts *o)
 {
     rkv_model *m = NULL;
-    rkv_profile_options po = rkv_profile_options_default();
-    if (!o->data)
-        return usage("profile: name the calibration examples with --data FILE.jsonl");
-    if (!o->output)
-        return usage("profile: name the profile to write with -o FILE.json");
-    po.n_example_max = o->examples;
-    po.noise = o->noise;
-    po.n_seed = o->noise_seeds;
-    po.n_ctx = o->n_ctx;
-    po.n_thread = o->n_thread;
-    po.resume_dir = o->resume;
-    po.progress = show_progress;
-    int code = read_response(&po, o);
+    settings s;
+    int code = check_words(o);
+    if (!code && o->merge)
+        return run_merge(o);
     if (!code)
+        code = read_settings(&s, o);
+    if (!code && !o->check)
         code = check_output(o->output);
     if (!code)
         code = load_model(&m, o);
-    if (!code)
-        code = run(o, m, &po);
+    if (!code) {
+        catch_signals();
+        code = o->check ? run_check(o, m, &s) : o->shard ? run_shard(o, m, &s)
+                                                         : run_profile(o, m, &s);
+    }
     rkv_model_free(m);
     return code;
 }

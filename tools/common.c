@@ -130,12 +130,13 @@ int show_progress(void *ctx, const char *phase, int64_t done, int64_t total)
 {
     static double started, shown;
     static const char *current;
-    static int64_t last;
+    static int64_t last, before;                /* before: done when the phase began, or went on */
     (void)ctx;
     const double now = now_s();
     if (!current || strcmp(current, phase) || done < last) { /* a phase begins, or begins again */
         current = phase;
         started = shown = now;
+        before = done;
     }
     last = done;
     const int tty = isatty(STDERR_FILENO);
@@ -143,7 +144,10 @@ int show_progress(void *ctx, const char *phase, int64_t done, int64_t total)
         return caught;
     shown = now;
     const double share = (double)done / (double)total;
-    const double left = share > 0.0 ? (now - started) * (1.0 - share) / share : 0.0;
+    const double rate = (double)(done - before) / (now - started);
+    if (done == before)         /* nothing to tell the time from */
+        return caught;
+    const double left = (double)(total - done) / rate;
     if (!tty) {
         fprintf(stderr, "%s: %.0f %%, %.0f s left\n", phase, 100.0 * share, left);
         return caught;

@@ -130,8 +130,28 @@ static const option table[] = {
     {"noise", NULL, NULL, REAL, AT(noise), "0.5", 1e-6, 100, CMD_PROFILE, "E", "noise scale sigma"},
     {"noise-seeds", NULL, NULL, INT, AT(noise_seeds), "4", 1, 1000, CMD_PROFILE, "K",
      "noise seeds per example"},
+    {"signals", NULL, NULL, TEXT, AT(signals), "values,curves", 0, 0, CMD_PROFILE, "LIST",
+     "what is measured: values (always), keys, keys+values, damage, curves, layer-curves, "
+     "head-curves"},
+    {"selector", NULL, NULL, TEXT, AT(selector), "blend", 0, 0, CMD_PROFILE, "NAME",
+     "selector of the tokens that stay in damage and curves"},
+    {"damage-budget", NULL, NULL, TEXT, AT(damage_budget), "10%", 0, 0, CMD_PROFILE, "B",
+     "share of the prompt that stays of a layer in damage"},
+    {"grid", NULL, NULL, TEXT, AT(grid), NULL, 0, 0, CMD_PROFILE, "B,...",
+     "shares of the prompt of the curves, ascending percentages; without it 3,5,10,20,30,50, and "
+     "3,10,30 of measured heads"},
+    {"batch-rows", NULL, NULL, INT, AT(batch_rows), "0", 0, LARGE, CMD_PROFILE, "N",
+     "rows at a time in a walk, which bounds its memory; 0: all"},
+    {"until-stable", NULL, NULL, FLAG, AT(until_stable), "0", 0, 1, CMD_PROFILE, NULL,
+     "stop once every layer's budget is known to +-2 % of the mean"},
     {"resume", NULL, NULL, TEXT, AT(resume), NULL, 0, 0, CMD_PROFILE, "DIR",
-     "keep finished examples there, and go on from them"},
+     "keep finished work there, and go on from it"},
+    {"shard", NULL, NULL, TEXT, AT(shard), NULL, 0, 0, CMD_PROFILE, "I/N",
+     "only every Nth example from the Ith on; -o is then a part for --merge"},
+    {"merge", NULL, NULL, FLAG, AT(merge), "0", 0, 1, CMD_PROFILE, NULL,
+     "make the profile of all N parts, named without an option"},
+    {"check", NULL, NULL, TEXT, AT(check), NULL, 0, 0, CMD_PROFILE, "PROFILE",
+     "whether it orders the layers as an example of --data does; exit code 1: it does not"},
     {"decode", NULL, NULL, FLAG, AT(decode), "0", 0, 1, CMD_TOKENIZE, NULL,
      "JSON array of ids on stdin to text"},
     {"bos", NULL, NULL, FLAG, AT(bos), "0", 0, 1, CMD_TOKENIZE, NULL,
@@ -235,11 +255,17 @@ static const option *find(const char *word, unsigned cmd, const char **value)
 static int parse_words(opts *o, unsigned cmd, int argc, char **argv)
 {
     const char *named = NULL;                   /* inspect's model, without an option */
+    char **words = argv + 1;                    /* gathered where all of them have been read */
+    o->word = (const char *const *)words;
     for (int i = 1; i < argc; i++) {
         const char *value;
         const option *p = find(argv[i], cmd, &value);
         if (!p && argv[i][0] != '-' && cmd == CMD_INSPECT && !named) {
             named = o->model = argv[i];
+            continue;
+        }
+        if (!p && argv[i][0] != '-' && cmd == CMD_PROFILE) {
+            words[o->n_word++] = argv[i];
             continue;
         }
         if (!p) {

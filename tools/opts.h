@@ -14,6 +14,9 @@ typedef struct opts {
     const char *model, *load_mode, *file, *prompt, *system, *ids, *logits, *data, *output, *resume;
     const char *kv_policy, *kv_budget, *kv_profile, *type_k, *type_v;
     const char *chat_template, *chat_template_file, *response, *pool, *pool_order;
+    const char *signals, *selector, *damage_budget, *grid, *shard, *check;
+    const char *const *word;            /* [n_word] of the command line, no options of profile */
+    int n_word, until_stable, merge, batch_rows;
     const char *bench_prompt, *bench_gen, *bench_depth, *bench_parallel, *format;
     int repetitions, no_warmup;
     int n_predict, n_ctx, n_thread, n_chunk, top, prefix, examples, noise_seeds, layers;

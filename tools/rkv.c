@@ -40,7 +40,13 @@ static const struct {
      "over the layers that the budget covers (sliding-window layers stay outside)."},
     {"profile", CMD_PROFILE, cmd_profile, "measure how sensitive each layer's cache is",
      "usage: rkv profile -m MODEL --data CALIB.jsonl -o PROFILE.json [options]\n"
-     "One pass over the examples; the profile divides budgets for policy ripple, at any budget."},
+     "       rkv profile -m MODEL --data CALIB.jsonl -o PART.json --shard I/N [options]\n"
+     "       rkv profile --merge PART.json... -o PROFILE.json\n"
+     "       rkv profile --check PROFILE.json -m MODEL --data FILE.jsonl [--examples N]\n"
+     "One pass over the examples; the profile divides budgets for policies ripple and curve, at "
+     "any\nbudget. Parts may be measured on different machines: together they give the same bytes. "
+     "A profile\nholds on a model when one new example (or N) orders the layers with a Spearman "
+     "correlation of at\nleast 0.6."},
     {"budget", CMD_BUDGET, cmd_budget, "budgets of each layer from a profile",
      "usage: rkv budget --kv-profile FILE --kv-budget B -c N [--r R] [--gamma G]\n"
      "       rkv budget --kv-policy snapkv --layers L --kv-budget B -c N\n"

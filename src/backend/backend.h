@@ -34,6 +34,9 @@ typedef struct rkv_backend {
  * RKV_E_UNSUPPORTED: blas wanted and not there. */
 rkv_status rkv_backend_init(rkv_backend *be, rkv_error *e);
 
+/* How exact prefill's products are: "f32", "bf16", "int16". */
+const char *rkv_backend_arithmetic(const rkv_backend *be);
+
 typedef struct rkv_matrix {     /* a weight matrix as it lies in the file: a view */
     const void *data;           /* [n_out] rows of n_in elements; 4-byte aligned */
     ptrdiff_t row_stride;       /* bytes */
@@ -77,6 +80,11 @@ rkv_panels rkv_panels_pack(const rkv_backend *be, void *data, void *scratch, con
  * does not depend on n_row or the team (own kernels, bf16, int16; OpenBLAS does not promise it). */
 void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
                         ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team);
+
+/* The same of inputs [first, first + n) of w alone: x[i][n], as if the others were 0. */
+void rkv_panels_product_inputs(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
+                               ptrdiff_t ldx, int n_row, const rkv_panels *w, int first, int n,
+                               rkv_team *team);
 
 /* ---- attention ---- */
 

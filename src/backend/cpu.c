@@ -36,6 +36,12 @@ static const char *const path_name[RKV_GEMM_PATHS] = {
     [RKV_GEMM_INT16] = "int16",
 };
 
+const char *rkv_backend_arithmetic(const rkv_backend *be)
+{
+    const int f32 = be->gemm == RKV_GEMM_OWN || be->gemm == RKV_GEMM_BLAS;
+    return f32 ? "f32" : path_name[be->gemm];
+}
+
 /* The path that suits the kernels. */
 static rkv_gemm_path usual_path(uint32_t features, int forced)
 {

@@ -116,23 +116,44 @@ typedef struct product_job {
     ptrdiff_t ldo, ldx;
     int m, n_panel;
     const rkv_panels *w;
+    int first, n;               /* inputs */
 } product_job;
+
+/* First slice with inputs of the product. */
+static int first_slice(const product_job *job)
+{
+    return job->first / job->f.depth * job->f.depth;
+}
+
+/* Inputs [k, k + n) of a row as integers, 0 outside the product's; returns the scale. */
+static float round_slice(const product_job *job, int16_t *to, const float *x, int k, int n)
+{
+    const int a = k > job->first ? k : job->first, b = least(k + n, job->first + job->n);
+    float slice[UNPACK] = {0.0f};
+    if (b - a == n)
+        return job->ops->pack_int16[RKV_DT_f32](to, x + (a - job->first), n);
+    memcpy(slice + (a - k), x + (a - job->first), (size_t)(b - a) * sizeof *x);
+    return job->ops->pack_int16[RKV_DT_f32](to, slice, n);
+}
 
 /* A row's numbers, and behind them a scale for each slice. */
 static void round_rows(void *ctx, int first, int end)
 {
     const product_job *job = ctx;
     const form f = job->f;
-    const int n = job->w->n_in, depth = rkv_pairs_depth(n);
+    const int n = job->w->n_in, depth = rkv_pairs_depth(n), end_in = job->first + job->n;
     for (int i = first; i < end; i++) {
         uint16_t *to = (uint16_t *)job->w->scratch + i * row_step(f, n);
         const float *x = job->x + i * job->ldx;
         float *scale = (float *)(to + depth);
-        if (!f.scale)
-            job->ops->pack[RKV_DT_bf16](to, x, n);
-        for (int k = 0; f.scale && k < n; k += f.depth)
-            *scale++ = job->ops->pack_int16[RKV_DT_f32]((int16_t *)to + k, x + k,
-                                                        least(f.depth, n - k));
+        if (!f.scale) {
+            memset(to, 0, (size_t)job->first * sizeof *to);
+            job->ops->pack[RKV_DT_bf16](to + job->first, x, job->n);
+            memset(to + end_in, 0, (size_t)(depth - end_in) * sizeof *to);
+            continue;
+        }
+        for (int k = first_slice(job); k < end_in; k += f.depth)
+            scale[k / f.depth] = round_slice(job, (int16_t *)to + k, x, k, least(f.depth, n - k));
         memset(to + n, 0, (size_t)(depth - n) * sizeof *to);
     }
 }
@@ -150,10 +171,10 @@ static void panel_product(const product_job *job, int j, int nr, int k)
             job->out + j, job->ldo, (const int16_t *)x + k, step,
             (const float *)(x + all) + k / f.depth, step / f.scale,
             (const int16_t *)panel + nr * f.scale, nr, (const float *)panel, job->m, nr, depth,
-            k > 0);
+            k > first_slice(job));
     else
         job->ops->gemm_pairs[RKV_DT_bf16](job->out + j, job->ldo, x + k, step, panel, nr, job->m,
-                                          nr, depth, k > 0);
+                                          nr, depth, k > first_slice(job));
 }
 
 static void product_part(void *ctx, int part, int thread)
@@ -161,13 +182,14 @@ static void product_part(void *ctx, int part, int thread)
     const product_job *job = ctx;
     const int from = part * job->n_panel * NR, to = least(from + job->n_panel * NR, job->w->n_out);
     (void)thread;
-    for (int k = 0; k < job->w->n_in; k += job->f.depth)
+    for (int k = first_slice(job); k < job->first + job->n; k += job->f.depth)
         for (int j = from; j < to; j += NR)
             panel_product(job, j, least(NR, to - j), k);
 }
 
 void rkv_pairs_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
-                       ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team)
+                       ptrdiff_t ldx, int n_row, const rkv_panels *w, int first, int n,
+                       rkv_team *team)
 {
     enum { GRAIN = 8 };
     const int n_panel = (w->n_out + NR - 1) / NR, share = n_panel / (2 * rkv_team_size(team));
@@ -180,7 +202,9 @@ void rkv_pairs_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const f
                            ldx,
                            least(MC, n_row - i),
                            share < 1 ? 1 : least(share, PANELS),
-                           w};
+                           w,
+                           first,
+                           n};
         rkv_team_ranges(team, round_rows, &job, job.m, GRAIN);
         rkv_team_run(team, product_part, &job, (n_panel + job.n_panel - 1) / job.n_panel);
     }

@@ -25,8 +25,10 @@ size_t rkv_pairs_scratch(const rkv_backend *be, int n_in);
 void rkv_pairs_pack(const rkv_backend *be, const rkv_panels *p, const rkv_matrix *w, int first,
                     rkv_team *team);
 
+/* Of inputs [first, first + n). */
 void rkv_pairs_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
-                       ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team);
+                       ptrdiff_t ldx, int n_row, const rkv_panels *w, int first, int n,
+                       rkv_team *team);
 
 /* Elements [k0, k0 + n) of row `row` of w, unpacked; both are multiples of the type's block, or the
  * row ends there. product.c */

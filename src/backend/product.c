@@ -144,35 +144,45 @@ typedef struct product_job {
     ptrdiff_t ldx;
     int m, nr;
     const rkv_panels *w;
+    int first, n;               /* inputs */
 } product_job;
 
 static void product_part(void *ctx, int p, int thread)
 {
     const product_job *j = ctx;
+    const int nr = least(j->nr, j->w->n_out - p * j->nr);
     (void)thread;
     panel_product(j->ops, j->out + (ptrdiff_t)p * j->nr, j->ldo, j->x, j->ldx, j->m,
-                  (const float *)j->w->data + (size_t)p * (size_t)j->nr * (size_t)j->w->n_in,
-                  least(j->nr, j->w->n_out - p * j->nr), j->w->n_in);
+                  (const float *)j->w->data + (size_t)p * (size_t)j->nr * (size_t)j->w->n_in +
+                      (size_t)j->first * (size_t)nr,
+                  nr, j->n);
 }
 
-void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
-                        ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team)
+void rkv_panels_product_inputs(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
+                               ptrdiff_t ldx, int n_row, const rkv_panels *w, int first, int n,
+                               rkv_team *team)
 {
 #ifdef HAVE_OPENBLAS
     if (be->gemm == RKV_GEMM_BLAS) {
-        rkv_blas_sgemm_nt(out, (int)ldo, x, (int)ldx, w->data, w->n_in, n_row, w->n_out, w->n_in,
-                          rkv_team_size(team));
+        rkv_blas_sgemm_nt(out, (int)ldo, x, (int)ldx, (const float *)w->data + first, w->n_in,
+                          n_row, w->n_out, n, rkv_team_size(team));
         return;
     }
 #endif
     if (in_pairs(be)) {
-        rkv_pairs_product(be, out, ldo, x, ldx, n_row, w, team);
+        rkv_pairs_product(be, out, ldo, x, ldx, n_row, w, first, n, team);
         return;
     }
     const int nr = be->ops.gemm_nr;
     for (int i0 = 0; i0 < n_row; i0 += MC) {
         product_job j = {&be->ops, out + i0 * ldo, ldo, x + i0 * ldx, ldx, least(MC, n_row - i0),
-                         nr, w};
+                         nr, w, first, n};
         rkv_team_run(team, product_part, &j, (w->n_out + nr - 1) / nr);
     }
+}
+
+void rkv_panels_product(const rkv_backend *be, float *out, ptrdiff_t ldo, const float *x,
+                        ptrdiff_t ldx, int n_row, const rkv_panels *w, rkv_team *team)
+{
+    rkv_panels_product_inputs(be, out, ldo, x, ldx, n_row, w, 0, w->n_in, team);
 }

@@ -42,22 +42,27 @@ static void gather_group(const job *j, int h, float *out)
                (size_t)h * row, row * sizeof *out);
 }
 
-/* Chooses the slots of the i-th head that shrinks. */
-static void select_head(void *ctx, int i, int thread)
+static void score_head(const job *j, int h, float *score, float *scratch)
 {
-    const job *j = ctx;
     const rkv_config *c = &j->s->m->config;
-    const int n_group = c->n_head / c->n_kv_head, h = j->head[i];
-    float *q = j->scratch + (size_t)i * j->head_floats,
-          *score = q + (size_t)j->n_query * (size_t)n_group * (size_t)c->d_head,
-          *work = score + j->n;
-    (void)thread;
+    const int n_group = c->n_head / c->n_kv_head;
+    float *q = scratch, *work = q + (size_t)j->n_query * (size_t)n_group * (size_t)c->d_head;
     gather_group(j, h, q);
     const rkv_observed o = {
         .be = &j->s->m->backend, .kv = rkv_kv_view_of(j->s->kv, j->l, h), .q = q,
         .n_query = j->n_query, .n_group = n_group,
         .mass = j->mass ? j->mass + (ptrdiff_t)h * j->n : NULL};
     j->selector->score(j->p, &o, score, work);
+}
+
+/* Chooses the slots of the i-th head that shrinks. */
+static void select_head(void *ctx, int i, int thread)
+{
+    const job *j = ctx;
+    const int h = j->head[i];
+    float *score = j->scratch + (size_t)i * j->head_floats, *work = score + j->n;
+    (void)thread;
+    score_head(j, h, score, work);
     rkv_keep_best(j->keep + j->keep_at[i], score, j->n, j->p->window, j->budget[h],
                   (uint32_t *)work);
 }
@@ -69,8 +74,7 @@ static int queries_of(const rkv_policy *p, int n)
     return want < n ? want : n;
 }
 
-/* Scratch of one head. */
-static size_t floats_of_head(const rkv_session *s, const rkv_policy *p, int n)
+size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n)
 {
     const rkv_config *c = &s->m->config;
     const rkv_selector *selector = rkv_selector_find(p->selector);
@@ -97,7 +101,7 @@ size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int
 {
     job j = {.s = s, .n = n, .budget = rkv_session_budgets(s, l)};
     const size_t n_keep = list_heads(&j);
-    return (size_t)j.n_shrinking * floats_of_head(s, p, n) * sizeof *j.scratch +
+    return (size_t)j.n_shrinking * rkv_session_compress_floats(s, p, n) * sizeof *j.scratch +
            n_keep * sizeof *j.keep;
 }
 
@@ -114,8 +118,7 @@ static rkv_status compress_heads(rkv_session *s, job *j, int room, rkv_error *e)
     return RKV_OK;
 }
 
-rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
-                                      rkv_error *e)
+static job job_of(const rkv_session *s, const rkv_policy *p, int l)
 {
     const rkv_config *c = &s->m->config;
     const int n = rkv_kv_at(s->kv, l, 0)->n_slot;
@@ -127,13 +130,27 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
              .l = l,
              .n = n,
              .budget = rkv_session_budgets(s, l),
-             .head_floats = floats_of_head(s, p, n)};
-    const size_t n_keep = list_heads(&j);
-    if (!j.n_shrinking)
-        return RKV_OK;
+             .head_floats = rkv_session_compress_floats(s, p, n)};
     if (j.n_query)      /* more may have been seen than the policy looks at: the last of them */
         j.q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j.n_query) *
               (size_t)c->n_head * (size_t)c->d_head;
+    return j;
+}
+
+void rkv_session_score_head(const rkv_session *s, const rkv_policy *p, int l, int h, float *score,
+                            float *scratch)
+{
+    const job j = job_of(s, p, l);
+    score_head(&j, h, score, scratch);
+}
+
+rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
+                                      rkv_error *e)
+{
+    job j = job_of(s, p, l);
+    const size_t n_keep = list_heads(&j);
+    if (!j.n_shrinking)
+        return RKV_OK;
     j.scratch = rkv_mem_alloc(
         rkv_mem_product((size_t)j.n_shrinking, j.head_floats * sizeof *j.scratch));
     j.keep = rkv_mem_alloc(rkv_mem_product(n_keep, sizeof *j.keep));
@@ -143,7 +160,7 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
     return status;
 }
 
-static rkv_status check_compressible(const rkv_session *s, const rkv_policy *p, rkv_error *e)
+rkv_status rkv_session_check_compress(const rkv_session *s, const rkv_policy *p, rkv_error *e)
 {
     if (!s->n_prompt || s->n_past != s->n_prompt || s->compressed)
         return rkv_fail(e, RKV_E_ARG,
@@ -171,7 +188,7 @@ rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *
         RKV_TRY(rkv_profile_check(p->profile, s->m, e));
     if (!rkv_policy_active(p))
         return RKV_OK;
-    RKV_TRY(check_compressible(s, p, e));
+    RKV_TRY(rkv_session_check_compress(s, p, e));
     RKV_TRY(rkv_session_budget(s, p, s->n_prompt, e));
     s->compressed = 1;                          /* also when memory ends half-way */
     for (int l = 0; l < c->n_layer; l++)

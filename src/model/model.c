@@ -100,6 +100,10 @@ static void set_info(rkv_model *m)
         .sliding_window = c->sliding_window,
         .file_bytes = rkv_gguf_file_bytes(m->file),
         .load = m->load,
+        .arithmetic = rkv_backend_arithmetic(&m->backend),
+        .rope_scaling = m->rope[0].scaling ? m->rope[0].scaling : "none",
+        .rope_base = m->rope[0].base,
+        .rope_factor = m->rope[0].factor,
     };
     i->step_bytes = rkv_matrix_bytes(&m->head);
     for (int l = 0; m->layer && l < c->n_layer; l++) {

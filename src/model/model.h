@@ -21,6 +21,8 @@ typedef struct rkv_rope {       /* one set of angles: theta_i = pos * inv_freq[i
     int n_pair;                 /* rotated pairs of a head: at most d_head / 2 */
     double *inv_freq;           /* [n_pair], scaling applied; owned by the model */
     double magnitude;           /* factor on cosine and sine (YaRN), else 1 */
+    double base, factor;        /* as in the file, for whom it may concern */
+    const char *scaling;        /* "none", "linear", "yarn", "llama3" */
 } rkv_rope;
 
 typedef struct rkv_config {
@@ -169,8 +171,8 @@ enum { RKV_HEAD_COLUMNS = 4096 };
 
 /* Logits of n_row rows x[n_row][d_model] (before the final norm): fn receives the logits of
  * vocabulary columns [c0, c0 + n_col) of all rows, [n_row][ld], for ascending c0, n_col <=
- * RKV_HEAD_COLUMNS. norm: [n_row][d_model] scratch. Reads the head once, whatever n_row. RKV_E_MEM;
- * RKV_E_CANCELLED when fn returns nonzero. */
+ * RKV_HEAD_COLUMNS. norm: [n_row][d_model] scratch, may be x. Reads the head once, whatever n_row.
+ * RKV_E_MEM; RKV_E_CANCELLED when fn returns nonzero. */
 typedef int rkv_head_fn(void *ctx, int c0, int n_col, const float *logits, int ld);
 rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *norm,
                           rkv_team *team, rkv_head_fn *fn, void *ctx, rkv_error *e);

@@ -106,6 +106,10 @@ static rkv_status fill(const rkv_model *m, rkv_rope *r, double base, const scali
         }
         r->inv_freq[i] = f;
     }
+    static const char *const names[] = {"none", "linear", "yarn"};
+    r->base = base;
+    r->factor = freq_factor ? (double)freq_factor[r->n_pair - 1] : s->factor;
+    r->scaling = freq_factor ? "llama3" : s->factor == 1.0 ? "none" : names[s->type];
     r->magnitude = s->attn_factor * (s->type == YARN ? 1.0 + 0.1 * log(s->factor) : 1.0);
     return RKV_OK;
 }

@@ -92,6 +92,11 @@ void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, d
     rkv_round_parts(b, part, n, total, lo, hi);
 }
 
+int rkv_budget_share(double share, int n)
+{
+    return (int)floor(share * n + 0.5 + fmax(1e-7, 1e-15 * n));
+}
+
 rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_layer, int n,
                           double bytes_per_token, rkv_error *e)
 {
@@ -99,8 +104,7 @@ rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_layer, int n,
     double want = n;
     char shown[40] = "full";
     if (p->budget_kind == RKV_BUDGET_SHARE) {
-        /* A share is a decimal fraction: half a token must not be lost to its binary rounding. */
-        want = floor(p->budget * n + 0.5 + fmax(1e-7, 1e-15 * n));
+        want = rkv_budget_share(p->budget, n);
         snprintf(shown, sizeof shown, "%g %%", 100.0 * p->budget);
     } else if (p->budget_kind == RKV_BUDGET_TOKENS) {
         want = floor(p->budget);

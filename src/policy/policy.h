@@ -112,6 +112,10 @@ void rkv_round_parts(int *b, rkv_part *part, int n, int64_t total, int lo, int h
 void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, double bound,
                 rkv_part *part);
 
+/* Tokens that a share of n is: floor(share n + 0.5). A share is a decimal fraction: half a token
+ * must not be lost to its binary rounding. */
+int rkv_budget_share(double share, int n);
+
 /* Mean budget per layer and head for a prompt of n tokens; n when everything stays. RKV_E_ARG: the
  * floor of window + 4 does not fit. */
 rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_layer, int n,

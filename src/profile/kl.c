@@ -1,7 +1,7 @@
 /* KL divergence over a vocabulary that passes by in pieces, so that no row of logits is kept whole.
  */
 #include "config.h"
-#include "profile/sweep.h"
+#include "profile/kl.h"
 
 #include <math.h>
 

@@ -23,10 +23,19 @@ static rkv_status failed(const rkv_resume *r, const char *what, rkv_error *e)
                     r->db ? sqlite3_errmsg(r->db) : "out of memory");
 }
 
-static rkv_status run(rkv_resume *r, const char *sql, rkv_error *e)
+static rkv_status run(rkv_resume *r, const char *sql, const char *what, rkv_error *e)
 {
-    return sqlite3_exec(r->db, sql, NULL, NULL, NULL) ? failed(r, "cannot prepare the database", e)
-                                                      : RKV_OK;
+    return sqlite3_exec(r->db, sql, NULL, NULL, NULL) ? failed(r, what, e) : RKV_OK;
+}
+
+/* Signatures are items with ", " between them: the first item in which two differ, of a, begins. */
+static size_t first_difference(const char *a, const char *b)
+{
+    size_t start = 0;
+    for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+        if (a[i] == ',' && a[i + 1] == ' ')
+            start = i + 2;
+    return start;
 }
 
 /* The signature is written once, by whoever makes the file, and compared ever after. */
@@ -46,17 +55,21 @@ static rkv_status check_signature(rkv_resume *r, const char *signature, rkv_erro
         s = failed(r, "cannot read", e);
     if (!s) {
         const char *found = (const char *)sqlite3_column_text(q, 0);
+        const size_t at = found ? first_difference(found, signature) : 0;
         if (!found || strcmp(found, signature))
             s = rkv_fail(e, RKV_E_MISMATCH,
-                         "%s: belongs to another run (%.150s), this one is %.150s; name "
-                         "another folder",
-                         r->path, found ? found : "unknown", signature);
+                         "%.200s: belongs to another run (%.*s), this one has %.*s; name another "
+                         "folder",
+                         r->path, found ? (int)strcspn(found + at, ",") : 7,
+                         found ? found + at : "unknown", (int)strcspn(signature + at, ","),
+                         signature + at);
     }
     sqlite3_finalize(q);
     return s;
 }
 
-rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *signature, rkv_error *e)
+rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *name,
+                           const char *signature, rkv_error *e)
 {
     if (mkdir(dir, 0777) && errno != EEXIST)
         return rkv_fail(e, RKV_E_IO, "%s: cannot make the folder: %s", dir, strerror(errno));
@@ -64,7 +77,7 @@ rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *signat
     if (!r)
         return rkv_fail(e, RKV_E_MEM, "%s: out of memory", dir);
     rkv_status s = RKV_OK;
-    if (snprintf(r->path, sizeof r->path, "%s/profile.sqlite", dir) >= (int)sizeof r->path)
+    if (snprintf(r->path, sizeof r->path, "%s/%s.sqlite", dir, name) >= (int)sizeof r->path)
         s = rkv_fail(e, RKV_E_ARG, "%.100s...: the path is too long", dir);
     if (!s && sqlite3_open(r->path, &r->db))
         s = failed(r, "cannot open", e);
@@ -73,8 +86,11 @@ rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *signat
                 "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
                 "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
                 "CREATE TABLE IF NOT EXISTS example (i INTEGER PRIMARY KEY, state INTEGER NOT NULL,"
-                " n_fed INTEGER NOT NULL, kl BLOB)",
-                e);
+                " fed BLOB);"
+                "CREATE TABLE IF NOT EXISTS outcome (i INTEGER, variant INTEGER, kl REAL,"
+                " local REAL, PRIMARY KEY (i, variant)) WITHOUT ROWID;"
+                "CREATE TABLE IF NOT EXISTS estimate (i INTEGER PRIMARY KEY, error BLOB)",
+                "cannot prepare the database", e);
     if (!s)
         s = check_signature(r, signature, e);
     if (s) {
@@ -98,51 +114,150 @@ rkv_status rkv_resume_damaged(const rkv_resume *r, int i, rkv_error *e)
     return rkv_fail(e, RKV_E_FORMAT, "%s: example %d is damaged; remove the folder", r->path, i);
 }
 
-rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, double *kl, int n,
-                          int *n_fed, rkv_error *e)
+/* A statement whose first parameter is the number of an example. */
+static rkv_status prepare(rkv_resume *r, sqlite3_stmt **q, const char *sql, int i, rkv_error *e)
+{
+    *q = NULL;
+    if (sqlite3_prepare_v2(r->db, sql, -1, q, NULL) || sqlite3_bind_int(*q, 1, i))
+        return failed(r, "cannot prepare a statement", e);
+    return RKV_OK;
+}
+
+static rkv_status cannot(const rkv_resume *r, int writes, rkv_error *e)
+{
+    return failed(r, writes ? "cannot write" : "cannot read", e);
+}
+
+rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, int32_t *fed,
+                          int n_max, int *n_fed, rkv_error *e)
 {
     *state = RKV_EXAMPLE_NEW;
+    *n_fed = 0;
     if (!r)
         return RKV_OK;
-    sqlite3_stmt *q = NULL;
-    rkv_status s = RKV_OK;
-    int step = SQLITE_ERROR;
-    if (!sqlite3_prepare_v2(r->db, "SELECT state, n_fed, kl FROM example WHERE i = ?", -1, &q,
-                            NULL) &&
-        !sqlite3_bind_int(q, 1, i))
-        step = sqlite3_step(q);
+    sqlite3_stmt *q;
+    rkv_status s = prepare(r, &q, "SELECT state, fed FROM example WHERE i = ?", i, e);
+    const int step = s ? SQLITE_DONE : sqlite3_step(q);
     if (step != SQLITE_ROW && step != SQLITE_DONE) {
-        s = failed(r, "cannot read", e);
+        s = cannot(r, 0, e);
     } else if (step == SQLITE_ROW) {
-        const int found = sqlite3_column_int(q, 0), bytes = sqlite3_column_bytes(q, 2);
-        *n_fed = sqlite3_column_int(q, 1);
+        const int found = sqlite3_column_int(q, 0), bytes = sqlite3_column_bytes(q, 1);
+        const int n = bytes / (int)sizeof *fed;
         if (found < RKV_EXAMPLE_USED || found > RKV_EXAMPLE_LONG ||
-            (found == RKV_EXAMPLE_USED && (*n_fed < 1 || bytes != n * (int)sizeof *kl))) {
+            (found == RKV_EXAMPLE_USED && (n < 1 || n > n_max || bytes % (int)sizeof *fed))) {
             s = rkv_resume_damaged(r, i, e);
         } else {
             *state = (enum rkv_example_state)found;
-            if (found == RKV_EXAMPLE_USED)
-                memcpy(kl, sqlite3_column_blob(q, 2), (size_t)bytes);
+            *n_fed = found == RKV_EXAMPLE_USED ? n : 0;
+            if (*n_fed)
+                memcpy(fed, sqlite3_column_blob(q, 1), (size_t)bytes);
         }
     }
     sqlite3_finalize(q);
     return s;
 }
 
-rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const double *kl,
-                          int n, int n_fed, rkv_error *e)
+rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const int32_t *fed,
+                          int n_fed, rkv_error *e)
 {
     if (!r)
         return RKV_OK;
-    sqlite3_stmt *q = NULL;
-    rkv_status s = RKV_OK;
-    const int bytes = state == RKV_EXAMPLE_USED ? n * (int)sizeof *kl : 0;
-    if (sqlite3_prepare_v2(r->db, "INSERT OR REPLACE INTO example VALUES (?, ?, ?, ?)", -1, &q,
-                           NULL) ||
-        sqlite3_bind_int(q, 1, i) || sqlite3_bind_int(q, 2, state) ||
-        sqlite3_bind_int(q, 3, n_fed) || sqlite3_bind_blob(q, 4, kl, bytes, SQLITE_STATIC) ||
-        sqlite3_step(q) != SQLITE_DONE)
-        s = failed(r, "cannot write", e);
+    sqlite3_stmt *q;
+    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO example VALUES (?, ?, ?)", i, e);
+    if (!s && (sqlite3_bind_int(q, 2, state) ||
+               sqlite3_bind_blob(q, 3, fed, n_fed * (int)sizeof *fed, SQLITE_STATIC) ||
+               sqlite3_step(q) != SQLITE_DONE))
+        s = cannot(r, 1, e);
+    sqlite3_finalize(q);
+    return s;
+}
+
+rkv_status rkv_resume_get_outcomes(rkv_resume *r, int i, rkv_outcome *out, uint8_t *have, int n,
+                                   rkv_error *e)
+{
+    if (!r)
+        return RKV_OK;
+    sqlite3_stmt *q;
+    int step = SQLITE_DONE;
+    rkv_status s = prepare(r, &q, "SELECT variant, kl, local FROM outcome WHERE i = ?", i, e);
+    while (!s && (step = sqlite3_step(q)) == SQLITE_ROW) {
+        const int v = sqlite3_column_int(q, 0);
+        if (v < 0 || v >= n || sqlite3_column_type(q, 1) != SQLITE_FLOAT ||
+            sqlite3_column_type(q, 2) != SQLITE_FLOAT) {
+            s = rkv_resume_damaged(r, i, e);
+        } else {
+            out[v] = (rkv_outcome){sqlite3_column_double(q, 1), sqlite3_column_double(q, 2)};
+            have[v] = 1;
+        }
+    }
+    if (!s && step != SQLITE_DONE)
+        s = cannot(r, 0, e);
+    sqlite3_finalize(q);
+    return s;
+}
+
+static rkv_status insert_outcomes(rkv_resume *r, int i, const rkv_outcome *out, const int *index,
+                                  int n, rkv_error *e)
+{
+    sqlite3_stmt *q;
+    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO outcome VALUES (?, ?, ?, ?)", i, e);
+    for (int j = 0; !s && j < n; j++) {
+        const rkv_outcome *o = &out[index[j]];
+        if (sqlite3_bind_int(q, 2, index[j]) || sqlite3_bind_double(q, 3, o->kl) ||
+            sqlite3_bind_double(q, 4, o->local) || sqlite3_step(q) != SQLITE_DONE ||
+            sqlite3_reset(q))
+            s = cannot(r, 1, e);
+    }
+    sqlite3_finalize(q);
+    return s;
+}
+
+static rkv_status insert_errors(rkv_resume *r, int i, const double *error, size_t n, rkv_error *e)
+{
+    sqlite3_stmt *q;
+    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO estimate VALUES (?, ?)", i, e);
+    if (!s && (sqlite3_bind_blob64(q, 2, error, n * sizeof *error, SQLITE_STATIC) ||
+               sqlite3_step(q) != SQLITE_DONE))
+        s = cannot(r, 1, e);
+    sqlite3_finalize(q);
+    return s;
+}
+
+rkv_status rkv_resume_put_outcomes(rkv_resume *r, int i, const rkv_outcome *out, const int *index,
+                                   int n, const double *error, size_t n_error, rkv_error *e)
+{
+    if (!r)
+        return RKV_OK;
+    RKV_TRY(run(r, "BEGIN IMMEDIATE", "cannot write", e));
+    rkv_status s = insert_outcomes(r, i, out, index, n, e);
+    if (!s && error)
+        s = insert_errors(r, i, error, n_error, e);
+    if (!s)
+        s = run(r, "COMMIT", "cannot write", e);
+    if (s)
+        sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
+    return s;
+}
+
+rkv_status rkv_resume_get_errors(rkv_resume *r, int i, double *error, size_t n, int *have,
+                                 rkv_error *e)
+{
+    *have = 0;
+    if (!r)
+        return RKV_OK;
+    sqlite3_stmt *q;
+    rkv_status s = prepare(r, &q, "SELECT error FROM estimate WHERE i = ?", i, e);
+    const int step = s ? SQLITE_DONE : sqlite3_step(q);
+    if (step != SQLITE_ROW && step != SQLITE_DONE) {
+        s = cannot(r, 0, e);
+    } else if (step == SQLITE_ROW) {
+        const size_t bytes = (size_t)sqlite3_column_bytes(q, 0);
+        *have = bytes == n * sizeof *error;
+        if (*have && n)
+            memcpy(error, sqlite3_column_blob(q, 0), bytes);
+        else
+            s = rkv_resume_damaged(r, i, e);
+    }
     sqlite3_finalize(q);
     return s;
 }
@@ -155,9 +270,10 @@ rkv_status rkv_resume_damaged(const rkv_resume *r, int i, rkv_error *e)
     return rkv_fail(e, RKV_E_FORMAT, "example %d is damaged", i);
 }
 
-rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *signature, rkv_error *e)
+rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *name,
+                           const char *signature, rkv_error *e)
 {
-    (void)out, (void)signature;
+    (void)out, (void)name, (void)signature;
     return rkv_fail(e, RKV_E_UNSUPPORTED,
                     "%s: this build cannot resume: it was configured without SQLite "
                     "(libsqlite3-dev)",
@@ -169,18 +285,41 @@ void rkv_resume_close(rkv_resume *r)
     (void)r;
 }
 
-rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, double *kl, int n,
-                          int *n_fed, rkv_error *e)
+rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, int32_t *fed,
+                          int n_max, int *n_fed, rkv_error *e)
 {
-    (void)r, (void)i, (void)kl, (void)n, (void)n_fed, (void)e;
+    (void)r, (void)i, (void)fed, (void)n_max, (void)e;
     *state = RKV_EXAMPLE_NEW;
+    *n_fed = 0;
     return RKV_OK;
 }
 
-rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const double *kl,
-                          int n, int n_fed, rkv_error *e)
+rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, const int32_t *fed,
+                          int n_fed, rkv_error *e)
 {
-    (void)r, (void)i, (void)state, (void)kl, (void)n, (void)n_fed, (void)e;
+    (void)r, (void)i, (void)state, (void)fed, (void)n_fed, (void)e;
+    return RKV_OK;
+}
+
+rkv_status rkv_resume_get_outcomes(rkv_resume *r, int i, rkv_outcome *out, uint8_t *have, int n,
+                                   rkv_error *e)
+{
+    (void)r, (void)i, (void)out, (void)have, (void)n, (void)e;
+    return RKV_OK;
+}
+
+rkv_status rkv_resume_put_outcomes(rkv_resume *r, int i, const rkv_outcome *out, const int *index,
+                                   int n, const double *error, size_t n_error, rkv_error *e)
+{
+    (void)r, (void)i, (void)out, (void)index, (void)n, (void)error, (void)n_error, (void)e;
+    return RKV_OK;
+}
+
+rkv_status rkv_resume_get_errors(rkv_resume *r, int i, double *error, size_t n, int *have,
+                                 rkv_error *e)
+{
+    (void)r, (void)i, (void)error, (void)n, (void)e;
+    *have = 0;
     return RKV_OK;
 }
 

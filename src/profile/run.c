@@ -1,23 +1,25 @@
-/* A profile from a file of examples: prefill, the model's own answer, one sweep each, then the
- * means. */
+/* A table of numbers from a file of examples: checks, the loop, when to stop. */
 #include "config.h"
-#include "profile/profile.h"
+#include "profile/table.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "profile/data.h"
-#include "profile/resume.h"
-#include "profile/sweep.h"
+#include "profile/measure.h"
 
-enum { MIN_RESPONSE = 8 };
+enum { MIN_STABLE = 4 };        /* examples before their spread says anything */
+
+static const double usual_grid[] = {0.03, 0.05, 0.1, 0.2, 0.3, 0.5};
+static const double usual_head_grid[] = {0.03, 0.1, 0.3};
 
 rkv_profile_options rkv_profile_options_default(void)
 {
-    return (rkv_profile_options){.n_response = 32, .noise = 0.5, .n_seed = 4};
+    return (rkv_profile_options){.n_response = 32, .noise = 0.5, .n_seed = 4,
+                                 .signals = RKV_SIGNAL_VALUES | RKV_SIGNAL_CURVES,
+                                 .damage_budget = 0.1, .selector = "blend"};
 }
 
 typedef struct job {
@@ -25,20 +27,51 @@ typedef struct job {
     const rkv_profile_options *o;
     rkv_data data;
     rkv_resume *resume;
-    rkv_profile *profile;
-    int n_example, n_value;     /* examples to look at; numbers per example: [n_seed][n_layer] */
-    int at;                     /* example at work, for progress */
-    double *kl;                 /* [n_example][n_value]; used examples first */
+    rkv_table *table;
+    rkv_measurer measurer;
+    int at, n_used;             /* example at work; used so far */
+    int64_t *units;             /* [n_example + 1] of the examples before; the last: of all */
+    int64_t found;              /* units that needed no work: resume had them */
 } job;
+
+/* ---- options ---- */
+
+static rkv_status check_grid(const rkv_profile_options *o, rkv_error *e)
+{
+    if (o->n_grid < 0 || o->n_grid > RKV_MAX_GRID)
+        return rkv_fail(e, RKV_E_ARG, "profile: a grid of %d shares, expected at most %d",
+                        o->n_grid, RKV_MAX_GRID);
+    for (int i = 0; i < o->n_grid; i++)
+        if (!(o->grid[i] > (i ? o->grid[i - 1] : 0.0) && o->grid[i] < 1.0))
+            return rkv_fail(e, RKV_E_ARG,
+                            "profile: share %d of the grid is %g, expected ascending ones between "
+                            "0 and 1",
+                            i + 1, o->grid[i]);
+    return RKV_OK;
+}
+
+static rkv_status check_parts(const rkv_profile_options *o, rkv_error *e)
+{
+    if (o->batch_rows < 0)
+        return rkv_fail(e, RKV_E_ARG, "profile: %d rows at a time, expected 0 (all) or more",
+                        o->batch_rows);
+    if (o->n_shard < 0 || o->shard < (o->n_shard > 0) || o->shard > o->n_shard)
+        return rkv_fail(e, RKV_E_ARG, "profile: shard %d of %d, expected 1 of 1 or more", o->shard,
+                        o->n_shard);
+    if (o->n_shard > 1 && (o->until_stable || o->n_used_max))
+        return rkv_fail(e, RKV_E_ARG, "profile: a shard cannot know when all are stable; give "
+                        "every shard the same number of examples");
+    return RKV_OK;
+}
 
 static rkv_status check(const rkv_profile_options *o, rkv_error *e)
 {
     if (o->n_example_max < 0)
         return rkv_fail(e, RKV_E_ARG, "profile: %d examples, expected 0 (all) or more",
                         o->n_example_max);
-    if (o->n_response < MIN_RESPONSE || o->n_response > 4096)
+    if (o->n_response < RKV_MIN_RESPONSE || o->n_response > 4096)
         return rkv_fail(e, RKV_E_ARG, "profile: %d response tokens, expected %d to 4096",
-                        o->n_response, MIN_RESPONSE);
+                        o->n_response, RKV_MIN_RESPONSE);
     if (!(o->noise > 0.0 && o->noise <= 100.0))
         return rkv_fail(e, RKV_E_ARG, "profile: noise of %g, expected more than 0 and at most 100",
                         o->noise);
@@ -48,225 +81,134 @@ static rkv_status check(const rkv_profile_options *o, rkv_error *e)
         return rkv_fail(e, RKV_E_ARG,
                         "profile: context of %d tokens, expected 0 (the model's) or more",
                         o->n_ctx);
+    if (!(o->damage_budget > 0.0 && o->damage_budget < 1.0))
+        return rkv_fail(e, RKV_E_ARG, "profile: damage at a share of %g, expected between 0 and 1",
+                        o->damage_budget);
+    RKV_TRY(check_grid(o, e));
+    return check_parts(o, e);
+}
+
+static rkv_status set_policy(rkv_policy *p, const rkv_profile_options *o, rkv_error *e)
+{
+    char name[64];
+    *p = rkv_policy_default();
+    snprintf(name, sizeof name, "%s:uniform", o->selector);
+    RKV_TRY(rkv_policy_set_name(p, name, e));
+    if (!strcmp(p->selector, "full"))
+        return rkv_fail(e, RKV_E_ARG, "profile: selector 'full' drops nothing");
+    p->budget_kind = RKV_BUDGET_SHARE;
+    p->budget = o->damage_budget;
     return RKV_OK;
 }
 
-/* Passes on the progress of an example's parts: prefill counts 60 of 100, the sweep 40. */
-static int progress(void *ctx, const char *phase, int64_t done, int64_t total)
+/* ---- one example ---- */
+
+static int report(void *ctx, int64_t done)
 {
     const job *j = ctx;
-    const int64_t part = done * (strcmp(phase, "sweep") ? 60 : 40) / (total ? total : 1);
-    const int64_t at = 100 * (int64_t)j->at + part + (strcmp(phase, "sweep") ? 0 : 60);
-    return j->o->progress
-               ? j->o->progress(j->o->progress_ctx, "profile", at, 100 * (int64_t)j->n_example)
+    const int64_t most = j->units[j->at + 1] - j->units[j->at];
+    const rkv_profile_options *o = j->o;
+    return o->progress
+               ? o->progress(o->progress_ctx, "profile",
+                             j->units[j->at] + (done < most ? done : most) - j->found,
+                             j->units[j->table->n_example] - j->found)
                : 0;
 }
 
-/* The model's own greedy answer after the prompt that s holds, up to n tokens, without the end
- * token. */
-static rkv_status greedy_answer(rkv_session *s, int32_t *out, int n, int *n_out, rkv_error *e)
+static rkv_status run_example(job *j, rkv_error *e)
 {
-    rkv_sampler *sampler;
-    RKV_TRY(rkv_sampler_create(&sampler, s->m->config.n_vocab, NULL, e));
-    rkv_status status = RKV_OK;
-    *n_out = 0;
-    while (!status && *n_out < n) {
-        const int32_t id = rkv_sampler_next(sampler, rkv_session_logits(s));
-        if (id < 0) {
-            status = rkv_fail(e, RKV_E_UNSUPPORTED, "after %d tokens of the answer the model's "
-                              "logits are not finite", *n_out);
-            break;
-        }
-        if (rkv_token_is_end(s->m, id))
-            break;
-        out[(*n_out)++] = id;
-        if (*n_out < n)
-            status = rkv_session_decode(s, id, e);
-    }
-    rkv_sampler_free(sampler);
-    return status;
-}
-
-/* Takes the answer's tokens out of the cache again. */
-static void rewind_to_prompt(rkv_session *s, int n_prompt)
-{
-    for (int l = 0; l < s->m->config.n_layer; l++)
-        rkv_kv_truncate(s->kv, l, n_prompt);
-    s->n_past = n_prompt;
-}
-
-/* Response tokens to feed: the data's, or the model's own greedy answer after the prompt. */
-static rkv_status find_response(rkv_session *s, const rkv_example *x, int32_t *fed, int n,
-                                int *n_fed, rkv_error *e)
-{
-    if (x->response) {
-        *n_fed = x->n_response < (size_t)n ? (int)x->n_response : n;
-        memcpy(fed, x->response, (size_t)*n_fed * sizeof *fed);
-        return RKV_OK;
-    }
-    RKV_TRY(greedy_answer(s, fed, n, n_fed, e));
-    rewind_to_prompt(s, (int)x->n_prompt);
-    return RKV_OK;
-}
-
-/* Overflow in the model would make a profile that nothing can read. */
-static rkv_status check_finite(const job *j, const double *kl, rkv_error *e)
-{
-    const int n_layer = j->profile->n_layer;
-    for (int i = 0; i < j->n_value; i++)
-        if (!j->m->layer[i % n_layer].sliding && !isfinite(kl[i]))
-            return rkv_fail(e, RKV_E_UNSUPPORTED,
-                            "example %d: KL of layer %d is %g: the model's logits are not finite",
-                            j->at, i % n_layer, kl[i]);
-    return RKV_OK;
-}
-
-/* Prefill, answer and sweep of one example; tells the log what each took. */
-static rkv_status run_parts(job *j, rkv_session *s, const rkv_example *x, int32_t *fed,
-                            enum rkv_example_state *state, double *kl, int *n_fed, rkv_error *e)
-{
-    const int64_t start = rkv_clock_ns();
-    RKV_TRY(rkv_session_prefill(s, x->prompt, x->n_prompt, e));
-    const int64_t prefilled = rkv_clock_ns();
-    RKV_TRY(find_response(s, x, fed, j->o->n_response, n_fed, e));
-    const int64_t answered = rkv_clock_ns();
-    *state = *n_fed < MIN_RESPONSE ? RKV_EXAMPLE_SHORT : RKV_EXAMPLE_USED;
-    if (*state == RKV_EXAMPLE_SHORT)
-        return RKV_OK;
-    const rkv_sweep_options sweep = {j->at, j->o->n_seed, j->o->noise};
-    RKV_TRY(rkv_sweep_run(kl, s, fed, *n_fed, &sweep, e));
-    RKV_TRY(check_finite(j, kl, e));
-    const double prefill_s = 1e-9 * (double)(prefilled - start);
-    const double sweep_s = 1e-9 * (double)(rkv_clock_ns() - answered);
-    rkv_log(RKV_LOG_INFO,
-            "example %d: prompt %zu tokens, prefill %.3f s, answer of %d tokens %.3f s, sweep "
-            "%.3f s (%.2f prefills)",
-            j->at, x->n_prompt, prefill_s, *n_fed, 1e-9 * (double)(answered - prefilled), sweep_s,
-            sweep_s / prefill_s);
-    return RKV_OK;
-}
-
-static rkv_status measure(job *j, const rkv_example *x, enum rkv_example_state *state, double *kl,
-                          int *n_fed, rkv_error *e)
-{
-    const rkv_profile_options *o = j->o;
-    rkv_session_options so = rkv_session_options_default();
-    so.n_ctx = (int)x->n_prompt + o->n_response;
-    so.n_thread = o->n_thread;
-    so.progress = progress;
-    so.progress_ctx = j;
-    rkv_session *s = NULL;
-    int32_t *fed = rkv_mem_alloc((size_t)o->n_response * sizeof *fed);
-    rkv_status status = fed ? RKV_OK : rkv_fail(e, RKV_E_MEM, "profile: out of memory");
-    if (!status)
-        status = rkv_session_create(&s, j->m, &so, e);
-    if (!status)
-        status = run_parts(j, s, x, fed, state, kl, n_fed, e);
-    rkv_session_free(s);
-    rkv_mem_free(fed);
-    return status;
-}
-
-static rkv_status run_example(job *j, enum rkv_example_state *state, double *kl, int *n_fed,
-                              rkv_error *e)
-{
+    rkv_measured *row = &j->table->row[j->at];
     rkv_example x;
     RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
     rkv_status s = RKV_OK;
-    *n_fed = 0;
-    if (x.n_prompt > (size_t)j->profile->n_ctx)
-        *state = RKV_EXAMPLE_LONG;
-    else
-        s = measure(j, &x, state, kl, n_fed, e);
+    if (x.n_prompt > (size_t)j->table->head->n_ctx) {
+        row->state = RKV_EXAMPLE_LONG;
+    } else {
+        j->measurer.example = j->at;
+        s = rkv_measure(row, &j->measurer, &x, e);
+        if (!j->measurer.at && !j->measurer.size)
+            j->found += j->units[j->at + 1] - j->units[j->at];
+    }
     rkv_example_free(&x);
+    j->n_used += !s && row->state == RKV_EXAMPLE_USED;
     return s;
 }
 
-/* What a folder of --resume holds of the example at work; its numbers are checked like an input's.
- */
-static rkv_status get_finished(job *j, enum rkv_example_state *state, double *kl, int *n_fed,
-                               rkv_error *e)
+/* Enough is known: the examples that were looked at are the table. */
+static rkv_status enough(const job *j, int *stop, rkv_error *e)
 {
-    const int n_layer = j->profile->n_layer;
-    RKV_TRY(rkv_resume_get(j->resume, j->at, state, kl, j->n_value, n_fed, e));
-    for (int i = 0; *state == RKV_EXAMPLE_USED && i < j->n_value; i++)
-        if (!j->m->layer[i % n_layer].sliding && !(kl[i] >= 0.0 && kl[i] < INFINITY))
-            return rkv_resume_damaged(j->resume, j->at, e);
+    double widest;
+    *stop = j->o->n_used_max && j->n_used >= j->o->n_used_max;
+    if (*stop || !j->o->until_stable || j->n_used < MIN_STABLE ||
+        j->table->row[j->at].state != RKV_EXAMPLE_USED)
+        return RKV_OK;
+    RKV_TRY(rkv_table_widest(&widest, j->table, e));
+    *stop = widest <= RKV_STABLE;
+    rkv_log(RKV_LOG_INFO, "after %d examples the widest interval of a budget is +-%.2f %% of cap",
+            j->n_used, 100.0 * widest);
     return RKV_OK;
 }
 
 static rkv_status run_all(job *j, rkv_error *e)
 {
-    rkv_profile *p = j->profile;
-    for (j->at = 0; j->at < j->n_example; j->at++) {
-        enum rkv_example_state state;
-        int n_fed = 0;
-        double *kl = j->kl + (size_t)p->n_example * (size_t)j->n_value;
-        RKV_TRY(get_finished(j, &state, kl, &n_fed, e));
-        if (state == RKV_EXAMPLE_NEW) {
-            RKV_TRY(run_example(j, &state, kl, &n_fed, e));
-            RKV_TRY(rkv_resume_put(j->resume, j->at, state, kl, j->n_value, n_fed, e));
-        }
-        p->n_skipped_long += state == RKV_EXAMPLE_LONG;
-        p->n_skipped_short += state == RKV_EXAMPLE_SHORT;
-        if (state == RKV_EXAMPLE_USED) {
-            p->n_example++;
-            p->n_position += n_fed;
-        }
-        if (progress(j, "sweep", 1, 1))
+    rkv_table *t = j->table;
+    int stop = 0;
+    for (j->at = 0; j->at < t->n_example && !stop; j->at++) {
+        if (!rkv_table_has(t, j->at))
+            continue;
+        RKV_TRY(run_example(j, e));
+        RKV_TRY(enough(j, &stop, e));
+        if (report(j, INT64_MAX))
             return rkv_fail(e, RKV_E_CANCELLED, "interrupted after example %d of %d", j->at + 1,
-                            j->n_example);
+                            t->n_example);
     }
-    if (!p->n_example)
-        return rkv_fail(
-            e, RKV_E_ARG,
-            "%s: none of %d examples is usable: %d have answers under %d tokens (%s), %d "
-            "prompts are longer than the context",
-            j->data.path, j->n_example, p->n_skipped_short, MIN_RESPONSE,
-            j->o->from_answers ? "the data's own"
-                               : "the model's own greedy ones; --response answers "
-                                 "takes the data's",
-            p->n_skipped_long);
+    t->n_example = j->at;
     return RKV_OK;
 }
 
-/* Mean and standard errors of one layer. Examples weigh the same whatever their length. */
-static void summarize(const job *j, int l)
+/* ---- before it ---- */
+
+/* Each line is read before the work begins: a bad one is told now, and how much work there is. */
+static rkv_status look_at_lines(job *j, rkv_error *e)
 {
-    const int n = j->profile->n_example, n_seed = j->o->n_seed, n_layer = j->profile->n_layer;
-    double sum = 0.0, square = 0.0, within = 0.0;
-    for (int x = 0; x < n; x++) {
-        const double *kl = j->kl + (size_t)x * (size_t)j->n_value + l;
-        double mean = 0.0, var = 0.0;
-        for (int s = 0; s < n_seed; s++)
-            mean += kl[(ptrdiff_t)s * n_layer] / n_seed;
-        for (int s = 0; s < n_seed; s++)
-            var += (kl[(ptrdiff_t)s * n_layer] - mean) * (kl[(ptrdiff_t)s * n_layer] - mean);
-        within += n_seed > 1 ? var / (n_seed - 1) / n_seed : (double)NAN;
-        sum += mean;
-        square += mean * mean;
+    const rkv_table *t = j->table;
+    j->units = rkv_mem_calloc((size_t)t->n_example + 1, sizeof *j->units);
+    if (!j->units)
+        return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", t->n_example);
+    for (j->at = 0; j->at < t->n_example; j->at++) {
+        rkv_example x;
+        RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
+        const int works = rkv_table_has(t, j->at) && x.n_prompt <= (size_t)t->head->n_ctx;
+        j->units[j->at + 1] =
+            j->units[j->at] + (works ? rkv_measure_units(&t->plan, j->o, x.n_prompt) : 0);
+        rkv_example_free(&x);
+        if (j->o->progress && j->o->progress(j->o->progress_ctx, "data", j->at + 1, t->n_example))
+            return rkv_fail(e, RKV_E_CANCELLED, "interrupted at line %d of the data",
+                            j->data.number[j->at]);
     }
-    rkv_layer_signal *out = &j->profile->sensitivity[l];
-    out->mean = sum / n;
-    const double var = n > 1 ? fmax(0.0, (square - sum * sum / n) / (n - 1)) : (double)NAN;
-    out->se_examples = sqrt(var / n);
-    out->se_seeds = sqrt(within) / n;
-    out->in_budget = 1;
+    return RKV_OK;
 }
 
 static rkv_status open_resume(job *j, rkv_error *e)
 {
-    char signature[400];
+    char signature[1024], signals[128], grid[512] = "";
     const rkv_model_info *i = rkv_model_get_info(j->m);
-    if (!j->o->resume_dir)
+    const rkv_profile_options *o = j->o;
+    const rkv_profile *h = j->table->head;
+    if (!o->resume_dir)
         return RKV_OK;
+    rkv_signals_print(signals, h->signals);
+    for (char *c = signals; *c; c++)            /* a comma ends an item of the signature */
+        *c = *c == ',' ? ' ' : *c;
+    for (int g = 0, n = 0; g < h->n_grid; g++)
+        n += snprintf(grid + n, sizeof grid - (size_t)n, " %.9g", h->grid[g]);
     snprintf(signature, sizeof signature,
-             "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, "
-             "context %d, tier %s, format %d",
+             "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, context %d, tier %s, "
+             "arithmetic %s, signals %s, selector %s, damage %.17g, grid%s, layout 2",
              i->fingerprint, (unsigned long long)j->data.hash,
-             j->o->from_answers ? "answers" : "greedy", j->o->n_response, j->o->noise, j->o->n_seed,
-             j->o->n_ctx, i->tier, RKV_PROFILE_VERSION);
-    return rkv_resume_open(&j->resume, j->o->resume_dir, signature, e);
+             o->from_answers ? "answers" : "greedy", o->n_response, o->noise, o->n_seed, o->n_ctx,
+             i->tier, i->arithmetic, signals, h->selector, o->damage_budget, grid);
+    return rkv_resume_open(&j->resume, o->resume_dir, "profile", signature, e);
 }
 
 /* The longest prompt that is used: its answer must fit into the context, too. */
@@ -278,36 +220,76 @@ static int longest_prompt(const job *j)
     return most < 0 ? 0 : most < n_ctx ? most : n_ctx;
 }
 
+static void set_grids(rkv_profile *p, const rkv_profile_options *o)
+{
+    const double *grid = o->n_grid ? o->grid : usual_grid;
+    const double *head = o->n_grid ? o->grid : usual_head_grid;
+    p->n_grid = o->n_grid ? o->n_grid : (int)(sizeof usual_grid / sizeof *usual_grid);
+    p->n_head_grid =
+        o->n_grid ? o->n_grid : (int)(sizeof usual_head_grid / sizeof *usual_head_grid);
+    memcpy(p->grid, grid, (size_t)p->n_grid * sizeof *grid);
+    memcpy(p->head_grid, head, (size_t)p->n_head_grid * sizeof *head);
+}
+
+/* What the profile is made of, without a number. */
+static rkv_status make_head(rkv_profile **out, const job *j, rkv_error *e)
+{
+    const rkv_profile_options *o = j->o;
+    rkv_profile *p;
+    RKV_TRY(rkv_profile_create(&p, rkv_model_get_info(j->m), e));
+    p->noise = o->noise;
+    p->n_seed = o->n_seed;
+    p->n_response = o->n_response;
+    p->from_answers = o->from_answers;
+    p->signals = o->signals | RKV_SIGNAL_VALUES;
+    p->damage_budget = o->damage_budget;
+    p->n_ctx = longest_prompt(j);
+    p->data_hash = j->data.hash;
+    set_grids(p, o);
+    for (int l = 0; l < p->n_layer; l++)
+        p->sensitivity[l].in_budget = !j->m->layer[l].sliding;
+    p->selector = rkv_mem_strdup(o->selector);
+    if (!p->selector) {
+        rkv_profile_free(p);
+        return rkv_fail(e, RKV_E_MEM, "profile: out of memory");
+    }
+    *out = p;
+    return RKV_OK;
+}
+
 static rkv_status start(job *j, rkv_error *e)
 {
     const rkv_profile_options *o = j->o;
-    RKV_TRY(rkv_profile_create(&j->profile, rkv_model_get_info(j->m), e));
-    j->profile->noise = o->noise;
-    j->profile->n_seed = o->n_seed;
-    j->profile->n_response = o->n_response;
-    j->profile->from_answers = o->from_answers;
-    j->profile->n_ctx = longest_prompt(j);
-    j->profile->data_hash = j->data.hash;
-    j->n_example =
-        o->n_example_max && o->n_example_max < j->data.n_line ? o->n_example_max : j->data.n_line;
-    j->n_value = o->n_seed * j->profile->n_layer;
-    j->kl =
-        rkv_mem_alloc(rkv_mem_product((size_t)j->n_example, (size_t)j->n_value * sizeof *j->kl));
-    if (!j->kl)
-        return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", j->n_example);
-    return open_resume(j, e);
+    rkv_profile *head = NULL;
+    const int n = o->n_example_max && o->n_example_max < j->data.n_line ? o->n_example_max
+                                                                        : j->data.n_line;
+    RKV_TRY(make_head(&head, j, e));
+    RKV_TRY(rkv_table_create(&j->table, head, n, e));
+    if (o->n_shard) {
+        j->table->shard = o->shard;
+        j->table->n_shard = o->n_shard;
+    }
+    RKV_TRY(look_at_lines(j, e));
+    RKV_TRY(open_resume(j, e));
+    j->measurer.m = j->m;
+    j->measurer.o = o;
+    j->measurer.plan = &j->table->plan;
+    j->measurer.resume = j->resume;
+    j->measurer.report = report;
+    j->measurer.ctx = j;
+    return RKV_OK;
 }
 
-rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
-                           const rkv_profile_options *options, rkv_error *e)
+rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_path,
+                         const rkv_profile_options *options, rkv_error *e)
 {
     const rkv_profile_options def = rkv_profile_options_default();
     job j = {.m = m, .o = options ? options : &def};
     RKV_TRY(check(j.o, e));
+    RKV_TRY(set_policy(&j.measurer.policy, j.o, e));
     if (!m->arch)
         return rkv_fail(e, RKV_E_ARG, "profile: a model loaded for its tokenizer only");
-    /* A longer answer would push prompt tokens out of sliding layers before the sweep needs them.
-     */
+    /* A longer answer would push prompt tokens out of sliding layers before the walk needs them. */
     if (rkv_model_get_info(m)->n_layer_sliding && !j.o->from_answers &&
         j.o->n_response > RKV_SLIDING_ROOM)
         return rkv_fail(e, RKV_E_ARG,
@@ -318,16 +300,47 @@ rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *js
     rkv_status s = start(&j, e);
     if (!s)
         s = run_all(&j, e);
-    for (int l = 0; !s && l < j.profile->n_layer; l++)
-        if (!m->layer[l].sliding)
-            summarize(&j, l);
     rkv_resume_close(j.resume);
     rkv_data_free(&j.data);
-    rkv_mem_free(j.kl);
+    rkv_mem_free(j.units);
     if (s) {
-        rkv_profile_free(j.profile);
+        rkv_table_free(j.table);
         return s;
     }
-    *out = j.profile;
+    *out = j.table;
     return RKV_OK;
+}
+
+/* ---- the public calls ---- */
+
+rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
+                           const rkv_profile_options *o, rkv_error *e)
+{
+    rkv_table *t;
+    if (o && o->n_shard > 1)
+        return rkv_fail(e, RKV_E_ARG, "profile: shard %d of %d is no profile", o->shard,
+                        o->n_shard);
+    RKV_TRY(rkv_table_run(&t, m, jsonl_path, o, e));
+    const rkv_status s = rkv_table_summarize(out, t, jsonl_path, e);
+    rkv_table_free(t);
+    return s;
+}
+
+rkv_status rkv_profile_run_shard(const char *path, const rkv_model *m, const char *jsonl_path,
+                                 const rkv_profile_options *o, rkv_error *e)
+{
+    rkv_table *t;
+    RKV_TRY(rkv_table_run(&t, m, jsonl_path, o, e));
+    const rkv_status s = rkv_table_save(t, path, e);
+    rkv_table_free(t);
+    return s;
+}
+
+rkv_status rkv_profile_merge(rkv_profile **out, const char *const *path, int n_path, rkv_error *e)
+{
+    rkv_table *t;
+    RKV_TRY(rkv_table_merge(&t, path, n_path, e));
+    const rkv_status s = rkv_table_summarize(out, t, path[0], e);
+    rkv_table_free(t);
+    return s;
 }

@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+"""rkv profile from outside: interrupted and killed at any moment and gone on with, in parts, until it is sure,
+checked against models, and with options that make no sense. Runs from the build folder, as check_command.py."""
+import contextlib
+import json
+import os
+import pathlib
+import pty
+import random
+import signal
+import struct
+import sys
+import tempfile
+import time
+
+from command_bed import (BUILD, FAILED, INPUT, INTERRUPTED, PATIENCE, SANITIZED, USAGE, check, counts,
+                         finish, good, good_json, make_model, refused, rkv, skip, start, wait_for_work, without_sqlite,
+                         write_inputs)
+
+try:
+    import sqlite3
+except ImportError:
+    sqlite3 = None
+
+EVERYTHING = "values,keys,keys+values,damage,curves,layer-curves,head-curves"
+SMALL = ["profile", "-m", "m.gguf", "--data", "data", "--response", "8"]
+SLOW = ["profile", "-m", "slow.gguf", "--data", "long", "--response", "8"]
+
+
+def rows(folder, sql):
+    """Of the database in a folder of --resume; [] while there is none."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{folder}/profile.sqlite?mode=ro", uri=True)) as db:
+            return db.execute(sql).fetchall()
+    except sqlite3.Error:
+        return []
+
+
+def outcomes(folder):
+    return rows(folder, "SELECT * FROM outcome ORDER BY i, variant")
+
+
+# ---- interrupted ----
+
+def check_resume():
+    """Stopped after some more is known, twice, then left alone."""
+    work = SLOW + ["--signals", EVERYTHING, "--noise-seeds", "2", "--examples", "3"]
+    args = work + ["--batch-rows", "80"]
+    good("profile", *work, "-o", "whole.json")
+    whole = pathlib.Path("whole.json").read_bytes()
+    for sig in (signal.SIGKILL, signal.SIGINT):
+        folder, out = f"parts.{sig.name}", f"{sig.name}.json"
+        more = args + ["--resume", folder, "-o", out]
+        for _ in range(2):
+            had = len(outcomes(folder))
+            p = start(*more)
+            end = time.monotonic() + PATIENCE
+            while len(outcomes(folder)) == had and p.poll() is None and time.monotonic() < end:
+                time.sleep(0.005)
+            p.send_signal(sig)
+            r = finish(p)
+            check(r.rc == (-9 if sig == signal.SIGKILL else INTERRUPTED), f"{sig.name}: {r}")
+            check(sig == signal.SIGKILL or r.one_line() and "run the same command" in r.err, f"{sig.name}: {r}")
+            check(not pathlib.Path(out).exists() and not r.out, f"{sig.name}: no profile yet")
+        kept = outcomes(folder)
+        good("resumed", *more)
+        check(pathlib.Path(out).read_bytes() == whole, f"{sig.name}: the same profile")
+        done = outcomes(folder)
+        check(0 < len(kept) < len(done) and set(kept) <= set(done), f"{sig.name} kept {len(kept)} of {len(done)}")
+        before = pathlib.Path(f"{folder}/profile.sqlite").stat().st_mtime_ns
+        good("resumed without work", *more)
+        check(pathlib.Path(out).read_bytes() == whole and outcomes(folder) == done, "nothing left to do")
+        check(pathlib.Path(f"{folder}/profile.sqlite").stat().st_mtime_ns == before, "nothing written")
+    for option, value, what in (("--noise", "0.4", "noise"), ("--signals", "values", "signals"), ("--grid", "10,20", "grid"),
+                                ("--damage-budget", "15%", "damage")):
+        refused(f"the folder of another run, {option}", INPUT, ["parts.SIGKILL", "another folder", f"({what} "], *args,
+                option, value, "--resume", "parts.SIGKILL", "-o", "x.json")
+    refused("a file as the folder", INPUT, ["text"], *args, "--resume", "text", "-o", "x.json")
+
+
+def check_kill_loop():
+    """Killed at random moments until it happens to finish: the bytes of a run that nobody disturbs."""
+    args = SMALL + ["--signals", EVERYTHING]
+    good("undisturbed", *args, "-o", "calm.json")
+    rng, total = random.Random(5), 0
+    began = time.monotonic()
+    good("its time", *args, "--batch-rows", "16", "--resume", "timed", "-o", "timed.json")
+    took = time.monotonic() - began
+    for name, rows_at_once in (("a", "16"), ("b", "1"), ("c", "33")):
+        kills, out = 0, pathlib.Path(f"killed.{name}.json")
+        while not out.exists() and kills < 400:
+            p = start(*args, "--batch-rows", rows_at_once, "--resume", f"killed.{name}", "-o", str(out))
+            deadline = time.monotonic() + rng.uniform(0.0, took * (0.1 + kills / 60))
+            while p.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.001)
+            if p.poll() is None:
+                p.kill()
+                kills += 1
+            r = finish(p)
+            check(r.rc in (0, -9) and (r.rc == 0 or not r.err), f"killed {kills} times: {r}")
+        check(out.exists() and out.read_bytes() == pathlib.Path("calm.json").read_bytes(),
+              f"{name}: killed {kills} times, the same profile")
+        total += kills
+    check(total >= 6, f"killed {total} times in all")
+
+
+def check_damaged():
+    """Rows and files that no run could have written; and those of sliding layers, which are no numbers."""
+    make_model("sliding.gguf", family="gemma3", layers=4, window=50, pattern=2)
+    args = ["profile", "-m", "sliding.gguf", "--data", "data", "--response", "8", "--resume", "rows", "-o"]
+    good("rows", *args, "first.json")
+    check(good("rows again", *args, "again.json").rc == 0 and
+          pathlib.Path("again.json").read_bytes() == pathlib.Path("first.json").read_bytes(), "the same profile")
+    i = rows("rows", "SELECT i FROM example WHERE state = 1")[-1][0]
+
+    def change(table, column, value):
+        where = " AND variant = 2" if table == "outcome" else ""
+        with contextlib.closing(sqlite3.connect("rows/profile.sqlite")) as db, db:
+            old = db.execute(f"SELECT {column} FROM {table} WHERE i = {i}{where}").fetchone()[0]
+            db.execute(f"UPDATE {table} SET {column} = ? WHERE i = {i}{where}", (value,))
+        return old
+
+    error = rows("rows", f"SELECT error FROM estimate WHERE i = {i}")[0][0]
+    for table, column, value in (("outcome", "kl", -1.0), ("outcome", "kl", float("inf")), ("outcome", "kl", None),
+                                 ("outcome", "kl", "x"), ("outcome", "local", -1.0), ("outcome", "local", None),
+                                 ("example", "state", 7), ("example", "fed", b""), ("example", "fed", b"abc"),
+                                 ("example", "fed", struct.pack("<8i", *[9] * 7, 512)),
+                                 ("example", "fed", struct.pack("<9i", *[9] * 9)), ("estimate", "error", error[:-1]),
+                                 ("estimate", "error", struct.pack("<d", 1.0) * (len(error) // 8)),
+                                 ("estimate", "error", None)):
+        old = change(table, column, value)
+        refused(f"{table}.{column} = {value!r:.40}", INPUT, [f"rows/profile.sqlite: example {i} is damaged"], *args,
+                "x.json")
+        change(table, column, old)
+    good("repaired", *args, "again.json")
+    check(pathlib.Path("again.json").read_bytes() == pathlib.Path("first.json").read_bytes(), "repaired")
+    pathlib.Path("noise").mkdir()
+    pathlib.Path("noise/profile.sqlite").write_bytes(b"no database" * 1000)
+    refused("no database", INPUT, ["noise/profile.sqlite: ", "not a database"], *args[:-2], "noise", "-o", "x.json")
+
+
+def check_interrupted():
+    """SIGINT ends it within a second, wherever it is, in one line that says how to go on."""
+    pathlib.Path("huge").write_text(json.dumps({"prompt_ids": [1, 2, 3] * 20000}) + "\n")
+    works = {"prefill": (["--data", "huge"], 0.3), "the walk": (SLOW[3:] + ["--signals", EVERYTHING, "--noise-seeds",
+                                                                          "1000"], 1.0),
+             "the answer": (["--data", "long", "--response", "4000", "-c", "8000"], 0.4), "its begin": (SLOW[3:], 0.0)}
+    for name, (more, wait) in works.items():
+        p = start("profile", "-m", "slow.gguf", *more, "-o", "x.json")
+        wait_for_work(p)
+        time.sleep(wait)
+        check(p.poll() is None, f"in {name}: still at work")
+        began = time.monotonic()
+        p.send_signal(signal.SIGINT)
+        r = finish(p)
+        took = time.monotonic() - began
+        check(r.rc == INTERRUPTED and r.one_line() and "--resume" in r.err, f"SIGINT in {name}: {r}")
+        check(took < (20 if SANITIZED else 1), f"SIGINT in {name}: {took:.2f} s")
+        check(not pathlib.Path("x.json").exists(), "no profile of an interrupted run")
+
+
+def check_progress():
+    """A bar with the time that is left on a terminal."""
+    if SANITIZED:
+        return
+    ours, theirs = pty.openpty()
+    p = start(*SLOW, "--signals", EVERYTHING, "--noise-seeds", "16", "-o", "bar.json", stderr=theirs)
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):          # the end of a terminal whose other side is closed
+        while chunk := os.read(ours, 4096):
+            text += chunk
+    os.close(ours)
+    p.communicate()
+    bars = [x for x in text.split(b"\r") if x.startswith(b"profile [")]
+    check(p.returncode == 0 and len(bars) > 2 and all(b" s left" in x for x in bars), f"bars {bars[:3]}")
+    check(text.endswith(b"\r\x1b[K"), f"the bar goes away: {text[-80:]}")
+    shares = [int(x.split(b"]")[1].split(b"%")[0]) for x in bars]
+    check(shares == sorted(shares) and shares[-1] > 40, f"it only grows: {shares}")
+
+
+# ---- parts ----
+
+def check_shards():
+    for data, signals in (("data", EVERYTHING), ("long", "values")):
+        args = ["profile", "-m", "m.gguf", "--data", data, "--response", "8", "--signals", signals]
+        good("undivided", *args, "-o", "undivided.json")
+        for n in (1, 2, 3, 7):
+            parts = [f"part{i}of{n}.json" for i in range(1, n + 1)]
+            for i, part in enumerate(parts, 1):
+                good(f"shard {i}/{n}", *args, "--shard", f"{i}/{n}", "-o", part)
+            random.Random(n).shuffle(parts)
+            good(f"merge {n}", "profile", "--merge", *parts, "-o", "merged.json")
+            check(pathlib.Path("merged.json").read_bytes() == pathlib.Path("undivided.json").read_bytes(),
+                  f"{n} shards of {data}: the same bytes")
+            if n == 1:
+                continue
+            refused("a shard is missing", INPUT, [f"of {n} is missing"], "profile", "--merge", *parts[1:], "-o", "x.json")
+            refused("a shard twice", INPUT, [f"of {n} is there twice", parts[0]], "profile", "--merge", *parts, parts[0],
+                    "-o", "x.json")
+    merge = ["profile", "--merge", "part1of2.json"]
+    for name, what, more in (("noise", "'noise'", ["--noise", "0.4"]), ("model", "'name'", ["-m", "other.gguf"]),
+                             ("data", "'data_hash'", ["--data", "data"]), ("length", "'examples'", ["--examples", "5"]),
+                             ("seeds", "'noise_seeds'", ["--noise-seeds", "2"]), ("count", "'count'", ["--shard", "2/3"]),
+                             ("signals", "'signals'", ["--signals", "values,keys"])):
+        good(f"other {name}", *args, "--shard", "2/2", *more, "-o", "strange.json")
+        refused(f"another {name}", INPUT, ["part1of2.json", "strange.json", what], *merge, "strange.json", "-o", "x.json")
+    text = pathlib.Path("part2of2.json").read_text()
+    for name, broken, what in (("cut", text[:-30], "not JSON"), ("a profile", text.replace("profile-shard", "profile"),
+                                                                 "'format'"),
+                               ("a number less", text.replace('"local": [', '"local": [[],', 1), "numbers"),
+                               ("a negative one", text.replace('"kl": [', '"kl": [-', 1), "below 0"),
+                               ("another shard's", text.replace('"example": 1', '"example": 2', 1), "another shard"),
+                               ("one twice", text.replace('"example": 3', '"example": 1', 1), "twice"),
+                               ("no state", text.replace('"used"', '"good"', 1), "state 'good'")):
+        pathlib.Path("broken.json").write_text(broken)
+        check(broken != text, f"{name}: something changed")
+        refused(name, INPUT, ["broken.json: ", what], *merge, "broken.json", "-o", "x.json")
+    refused("no part", INPUT, ["absent: "], *merge, "absent", "-o", "x.json")
+    refused("nothing to merge", USAGE, ["--merge"], "profile", "--merge", "-o", "x.json")
+    for value in ("0/2", "3/2", "1", "1/0", "a/b", "1/2x", ""):
+        refused(f"--shard {value}", USAGE, [f"--shard: '{value}'", "1/4"], *args, "--shard", value, "-o", "x.json")
+    refused("a stable shard", USAGE, ["shard"], *args, "--shard", "1/2", "--until-stable", "-o", "x.json")
+
+
+# ---- certainty ----
+
+def check_until_stable():
+    rng = random.Random(4)
+    pathlib.Path("many").write_text("".join(
+        json.dumps({"prompt_ids": [rng.randrange(1, 500) for _ in range(60)]}) + "\n" for _ in range(60)))
+    args = ["profile", "-m", "m.gguf", "--data", "many", "--response", "8", "--signals", "values", "--noise-seeds", "1"]
+    sure = good_json("until stable", *args, "--until-stable", "-o", "sure.json", "--json")
+    used = sure["examples"]["used"]
+    looked = used + sum(sure["examples"][k] for k in ("skipped_short_answer", "skipped_long_prompt"))
+    check(4 <= used < 60 and sure["diagnostics"]["widest_budget"] <= 0.02 and sure["diagnostics"]["more_examples"] == 0,
+          f"stopped when it was sure: {used} used, {sure['diagnostics']}")
+    good("as many", *args, "--examples", str(looked), "-o", "fixed.json")
+    check(pathlib.Path("fixed.json").read_bytes() == pathlib.Path("sure.json").read_bytes(), "the bytes of a fixed number")
+    if used > 4:
+        short = good_json("one less", *args, "--examples", str(looked - 1), "-o", "fixed.json", "--json")
+        check(short["diagnostics"]["widest_budget"] > 0.02 and short["diagnostics"]["more_examples"] > 0,
+              f"one example less is not enough: {short['diagnostics']}")
+    text = good("not sure", *args, "--examples", "3", "--until-stable", "-o", "fixed.json").out.decode()
+    unsure = json.loads(pathlib.Path("fixed.json").read_text())["diagnostics"]
+    check(unsure["more_examples"] == 0 or f"about {unsure['more_examples']} more examples" in text, f"what is missing: {text}")
+    check("budget 95 %" in text and "Spearman of sensitivity with" in text, f"report: {text}")
+    layers = sure["sensitivity"]
+    check(all(x["rank_low"] <= x["rank"] <= x["rank_high"] and x["budget_low"] <= x["budget"] <= x["budget_high"]
+              for x in layers), f"intervals around the numbers: {layers}")
+
+
+def check_verdict():
+    """--check: the same model, its other seeds, and a profile whose order is another."""
+    make_model("deep.gguf", layers=10)
+    make_model("deep9.gguf", layers=10, seed=9)
+    args = ["--data", "data", "--response", "8", "--signals", "values"]
+    good("deep", "profile", "-m", "deep.gguf", *args, "-o", "deep.json")
+    against = lambda name, model, *more: rkv("profile", "--check", name, "-m", model, "--data", "long", *more)
+    r = against("deep.json", "deep.gguf")
+    check(r.rc == 0 and b"The profile holds" in r.out and b"1 example here" in r.out and b"fingerprint" not in r.out,
+          f"the same model: {r}")
+    profile = json.loads(pathlib.Path("deep.json").read_text())
+    means = [x["mean"] for x in profile["sensitivity"]]
+    for x, mean in zip(profile["sensitivity"], reversed(means)):
+        x["mean"] = mean
+    pathlib.Path("turned.json").write_text(json.dumps(profile))
+    for name, model, holds, same in (("deep.json", "deep.gguf", True, True), ("turned.json", "deep.gguf", False, True),
+                                     ("deep.json", "deep9.gguf", True, False), ("turned.json", "deep9.gguf", False, False)):
+        r = against(name, model, "--examples", "2", "--json")
+        got = json.loads(r.out or b"{}")
+        check(r.rc == (0 if holds else FAILED) and not r.err and got.get("holds") == holds and got["examples"] == 2 and
+              got["same_model"] == same and (got["spearman"] >= got["threshold"]) == holds and
+              -1 <= got["low"] <= got["spearman"] <= got["high"] <= 1, f"{name} on {model}: {r}")
+    text = against("turned.json", "deep9.gguf").out.decode()
+    check("another fingerprint" in text and "does not hold" in text and text.count("\n") == 3, text)
+    refused("other layers", INPUT, ["10 layers", "has 2"], "profile", "--check", "deep.json", "-m", "m.gguf", "--data",
+            "data")
+    refused("no profile", INPUT, ["absent: "], "profile", "--check", "absent", "-m", "m.gguf", "--data", "data")
+    refused("no data", USAGE, ["--data"], "profile", "--check", "deep.json", "-m", "deep.gguf")
+    refused("three things", USAGE, ["--merge", "--check"], "profile", "--check", "deep.json", "--merge", "deep.json")
+
+
+def check_settings():
+    for option, values, what in (("signals", ["x", "values,", ",", "Values", "keys,values+keys"], "head-curves"),
+                                 ("grid", ["0", "100", "20,10", "5,5", "x", "", "5;10", ",".join(map(str, range(1, 34)))],
+                                  "ascending"),
+                                 ("damage-budget", ["0", "100%", "x", "10,20", "-5"], "percentage"),
+                                 ("selector", ["full", "nope"], "full")):
+        for value in values:
+            refused(f"--{option} {value}", USAGE, [value.split(",")[-1 if option == "signals" else 0], what], *SMALL, f"--{option}", value, "-o", "x.json")
+    got = good_json("settings", *SMALL, "--signals", "damage,head-curves,layer-curves", "--grid", "12.5%,40", "-o", "x.json",
+                    "--json", "--damage-budget", "25")
+    check([(c["kind"], c["unit"], c["grid"]) for c in got["curves"]] ==
+          [("measured", "layer", [0.125, 0.4]), ("measured", "head", [0.125, 0.4])], f"curves: {got.get('curves')}")
+    check(got["settings"]["signals"] == "values,damage,layer-curves,head-curves" and
+          got["settings"]["damage_budget"] == 0.25 and len(got["damage"]) == 2 and "keys" not in got, "settings")
+    check(got["settings"]["rope"]["scaling"] == "none" and got["settings"]["arithmetic"] in ("f32", "bf16", "int16"),
+          "what it is valid for")
+    usual = good_json("defaults", *SMALL, "-o", "x.json", "--json")
+    check([(c["kind"], c["unit"], c["selector"], c["grid"]) for c in usual["curves"]] ==
+          [("estimated", "head", "blend", [0.03, 0.05, 0.1, 0.2, 0.3, 0.5])], "defaults")
+    alone = good_json("values alone", *SMALL, "--signals", "values", "-o", "x.json", "--json")
+    check(alone["sensitivity"] == usual["sensitivity"] and "curves" not in alone, "the sensitivity alone is the same")
+    pathlib.Path("x.json").unlink()
+    check(rkv("select", "-m", "m.gguf", "--ids", "ids", "--kv-policy", "ripple", "--kv-budget", "30%", "--kv-profile",
+              "profile.json", env={"RKV_GEMM": "int16"}).err.count("products in") == 1 or
+          usual["settings"]["arithmetic"] == "int16", "a warning about another arithmetic")
+
+
+def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
+    with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
+        os.chdir(work)
+        write_inputs()
+        tests = [check_settings, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
+        if without_sqlite() or sqlite3 is None:
+            skip(60, "no SQLite in this build or in Python")
+        else:
+            tests += [check_resume, check_kill_loop, check_damaged]
+        for test in tests:
+            began = time.monotonic()
+            test()
+            print(f"  {test.__name__}: {time.monotonic() - began:.1f} s")
+        os.chdir(BUILD)
+    print("check_profile: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
+    sys.exit(counts["failed"] > 0)
+
+
+if __name__ == "__main__":
+    main()
