@@ -100,15 +100,15 @@ class Cache:
         self.k[h], self.v[h], self.pos[h] = self.k[h][at], self.v[h][at], self.pos[h][at]
 
     def with_values(self, v):
-        """The same keys, but values v [n_kv_head][n][d_head]."""
+        """The same keys, but values v [n_kv_head][n][d_head], as they are."""
         other = self.copy()
-        other.v = [self._stored(x) for x in v]
+        other.v = list(v)
         return other
 
     def with_keys(self, k):
-        """The same values, but (rotated) keys k [n_kv_head][n][d_head]."""
+        """The same values, but (rotated) keys k [n_kv_head][n][d_head], as they are."""
         other = self.copy()
-        other.k = [self._stored(x) for x in k]
+        other.k = list(k)
         return other
 
 
