@@ -66,7 +66,7 @@ def series_of(part, samples, a):
         return {f"length {n}": (mixed(samples), n, max(a.lengths), a.examples, []) for n in a.lengths}
     if part == "selectors":
         return {f"damage {s} {b}": (mixed(samples), a.tokens, a.tokens, a.examples,
-                                    ["--signals", "values,damage", "--kv-policy", s, "--kv-budget", b])
+                                    ["--signals", "values,damage", "--selector", s, "--damage-budget", b])
                 for s, b in SELECTORS}
     # the series of a mix of domains serves both parts that are left
     return {"mix": (mixed(samples), a.tokens, a.tokens, a.mix if part == "examples" else a.examples, [])}
@@ -78,6 +78,9 @@ class Meter:
     def __init__(self, a, out, name, path):
         self.a, self.out, self.name, self.path = a, out, name, path
         self.model = library.Model(library.find(a.rkv), path)
+        help_text = subprocess.run([a.rkv, "profile", "--help"], capture_output=True, text=True, check=True).stdout
+        # what is not looked at is not measured, by builds that could
+        self.plain = ["--signals", "values"] if "--signals" in help_text else []
         entry = out["models"].get(name)
         if not entry or entry["fingerprint"] != self.model.fingerprint:
             entry = out["models"][name] = {"file": pathlib.Path(path).name, "fingerprint": self.model.fingerprint,
@@ -96,6 +99,7 @@ class Meter:
     def measure(self, name, samples, tokens, least, n, options):
         lines = self.prompts_of(samples, tokens, least)
         text = "\n".join(json.dumps({"prompt_ids": ids}) for _, ids in lines) + "\n"
+        options = options or self.plain
         settings = {"tokens": tokens, "noise_seeds": self.a.noise_seeds, "options": options,
                     "prompts": hashlib.sha256(text.encode()).hexdigest()[:16]}
         old = self.series.get(name)
