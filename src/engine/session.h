@@ -91,6 +91,9 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
  * they keep. */
 size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int l, int n);
 
+/* Floats of scratch that choosing takes for each KV head of a layer of n slots. */
+size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n);
+
 /* Scores of one head of an uncompressed layer of the first prompt, by the policy's selector:
  * score[n - window] of n slots, room for n. scratch: rkv_session_compress_floats. The kept slots of
  * any budget are rkv_keep_best of them. */

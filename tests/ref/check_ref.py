@@ -15,10 +15,11 @@ except ImportError as e:
     print(f"ref: 0 passed, 0 failed, 1 skipped ({e})")
     sys.exit(77)
 
+import curves
 import policy
 import sweep
 import tiny
-from forward import Cache, Session, attend, greedy, logits, rope_frequencies, rotate, softmax
+from forward import Cache, Session, attend, attention_rows, greedy, logits, rope_frequencies, rotate, softmax
 from gguf_model import NEOX, NORMAL, Model, Rope
 
 counts = {"passed": 0, "failed": 0}
@@ -139,6 +140,87 @@ def check_selection():
     check(policy.scores("snapkv", q, k, scale, w, kernel=3).shape == (n_kv, n - w), "snapkv by name")
 
 
+def check_blend():
+    check(policy.ranks([3, 1, 3, 2]).tolist() == [2.5, 0, 2.5, 1], "ties share their ranks")
+    parts = [np.array([[9.0, 5, 5, 1]]), np.array([[0.1, 0.3, 0.2, 0.4]])]
+    got = policy.blend(parts)[0]        # ranks 0 1.5 1.5 3, and 3 1 2 0
+    check(got.tolist() == [-3, -2.5, -3.5, -3], f"blend {got}")
+    kept = policy.snapkv_keep(got, 6, 4)[0]
+    check(kept.tolist() == [0, 1, 4, 5], f"smallest sums, a tie to the lower position: {kept}")
+
+    rng = np.random.default_rng(9)
+    q, k = rng.standard_normal((40, 4, 8)), rng.standard_normal((2, 40, 8))
+    mass = np.zeros((2, 40))
+    for head in range(4):
+        for i in range(27, 40):
+            e = np.exp([0.3 * (q[i, head] @ k[head // 2, t]) for t in range(i + 1)])
+            mass[head // 2, :i + 1] += e / e.sum() / 2
+    got = policy.attention_mass(q, k, 0.3, rows=5, recent=13)
+    check(np.allclose(got, mass, rtol=1e-12), "mass of the last queries")
+    check((policy.attention_mass(q, k, 0.3, recent=99) == policy.attention_mass(q, k, 0.3)).all(), "of all")
+    snap = policy.snapkv_scores(q[-6:], k, 0.3, 3)
+    want = [[-sum((row > row[t]).sum() + ((row == row[t]).sum() - 1) / 2 for row in (snap[h], mass[h, :34]))
+             for t in range(34)] for h in range(2)]
+    got = policy.scores("blend", q, k, 0.3, 6, recent=13, kernel=3)
+    check((got == want).all(), "blend by counting")
+
+
+def check_curve_arithmetic():
+    grid, d = (0.1, 0.2, 0.5), [1.0, 0.1, 0.2]
+    got = curves.curve_at(grid, d, [0.05, 0.1, np.sqrt(0.02), 0.2, 0.3, 0.5, 0.75, 1])
+    want = [1, 1, np.sqrt(0.1), 0.1, 0.1, 0.1, 0.05, 0]
+    check(np.allclose(got, want, rtol=1e-12), f"curve {got}")
+    check(curves.lower_hull([0, 1, 2, 3, 4], [8, 5, 3, 2.5, 0]) == [0, 1, 2, 4], "hull")
+    stops = curves.knots(36, 1000)
+    check(stops == list(range(36, 1001, 2)), "steps of a five-hundredth")
+    gain = curves.gains_of(grid, [1, 0.1, 0.01], stops, 1000)
+    check((np.diff(gain) <= 0).all() and abs(gain.sum() * 2 - 1) < 1e-9, "gains never rise, and end the damage")
+    check(curves.knots(36, 701)[:2] == [36, Fraction(26 * 701, 500)], "the first step reaches the grid of steps")
+
+    flat, steep = [1e-3] * 3, [1.0, 1e-2, 1e-3]
+    b, _ = curves.curve_budgets(grid, [steep, steep, flat, flat], 150, 1000)
+    check(b == [264, 264, 36, 36], f"the steep units get it: {b}")
+    b, _ = curves.curve_budgets(grid, [flat] * 3, 100, 999)
+    check(sum(b) == 300 and b[0] > b[2] == 36, f"equal units: the lower ones first: {b}")
+    b, _ = curves.curve_budgets(grid, [[0.0] * 3] * 3, 999, 999)
+    check(b == [999] * 3, "everything fits")
+    b, _ = curves.root_budgets(grid, [[0.04, 0, 0], [0.01, 0, 0], [0.01, 0, 0]], 200, 1000)
+    check(b == [300, 150, 150], f"roots {b}")
+    refused(lambda: curves.curve_budgets(grid, [flat], 35, 100), "a budget under the floor")
+    rng = np.random.default_rng(6)
+    for case in range(40):
+        n_unit, n = int(rng.integers(1, 60)), int(rng.integers(40, 2000))
+        damage = np.exp(rng.normal(-6, 3, (n_unit, 6)) - np.linspace(0, 4, 6))
+        cap = int(rng.integers(36, n + 1))
+        b, _ = curves.curve_budgets(curves.GRID, damage, cap, n)
+        check(sum(b) == cap * n_unit and min(b) >= 36 and max(b) <= n, f"case {case}: {b}")
+        if case < 10 and n_unit > 1:
+            got = hull_damage(damage[:2], n)(curves.curve_shares(curves.GRID, damage[:2], cap, n))
+            least = best_by_brute_force(damage[:2], cap, n)
+            check(got <= least * (1 + 1e-9) + 1e-12, f"case {case}: {got}, {least} is possible")
+    x = [1, 2, 3, 4, 5]
+    check(curves.spearman(x, [10, 20, 30, 40, 50]) == 1 and curves.spearman(x, [5, 4, 3, 2, 1]) == -1, "Spearman")
+    check(abs(curves.spearman(x, [1, 2, 2, 3, 0]) - -0.05129891760425771) < 1e-12, "Spearman of ties")
+    check(np.isnan(curves.spearman(x, [2] * 5)), "Spearman of a constant")
+
+
+def hull_damage(damage, n):
+    """Summed damage on the hulls, as a function of the budgets: what the greedy steps make least."""
+    stops = curves.knots(36, n)
+    x, hulls = np.array([float(s) for s in stops]), []
+    for d in damage:
+        gain = curves.gains_of(curves.GRID, d, stops, n)
+        hulls.append(curves.curve_at(curves.GRID, d, 36 / n) - np.concatenate([[0], np.cumsum(gain * np.diff(x))]))
+    return lambda budget: sum(float(np.interp(float(b), x, hull)) for b, hull in zip(budget, hulls))
+
+
+def best_by_brute_force(damage, cap, n):
+    """Of two units, over every division in whole tokens and in whole steps."""
+    of, steps = hull_damage(damage, n), [float(s) for s in curves.knots(36, n)]
+    return min(of((b, 2 * cap - b)) for b in {*range(36, n + 1), *steps, *(2 * cap - s for s in steps)}
+               if 36 <= b <= n and 36 <= 2 * cap - b <= n)
+
+
 def check_kl():
     p, q = np.log([[0.5, 0.25, 0.25]]), np.log([[0.25, 0.25, 0.5]])
     check(abs(sweep.kl(p, q)[0] - 0.25 * np.log(2)) < 1e-15, "known value")
@@ -240,11 +322,75 @@ def check_model(folder, family, scaling):
         check(3.5 < small / smaller < 4.5, f"{name}: quadratic in sigma: {small / smaller}")
 
 
+def check_drops(folder, family):
+    """Dropping slots, beside a cache from which they are taken before the answer is fed from the start."""
+    path = os.path.join(folder, f"{family}-none.gguf")
+    exact, ids = Model(path, np.float64), np.random.default_rng(8).integers(0, 160, 120).tolist()
+    e = curves.Example(exact, ids, n_response=9, recent=50)
+    c, grid = exact.config, (0.35, 0.5, 0.8)
+    check(e.cap(0.35) == 42 and e.cap(0.03) == 36 and e.cap(1) == 120, "a unit's cap")
+    check(sorted(e.scores) == c.compressible, f"{family}: scores of compressible layers")
+    for l in c.compressible:
+        check(e.damage(l, 1.0) == 0, f"{family}: all kept")
+        errors = e.head_errors(l, grid)
+        check(errors.shape == (c.n_kv_head, 3) and (errors > 0).all(), f"{family}: errors {errors}")
+        for heads in ([0], [1], None):
+            kept = e.prefix.fork()
+            for h in heads or range(c.n_kv_head):
+                kept.caches[l].keep(h, policy.snapkv_keep(e.scores[l][h], 120, 42)[0])
+            rows = {}
+            want = kept.rows(e.response, watch=lambda j, x, q, cache, rows=rows: rows.update({j: x}))
+            want = sweep.kl(e.reference, logits(exact, want))
+            check(abs(e.damage(l, 0.35, heads) / want.mean() - 1) < 1e-9, f"{family}: damage of {l} {heads}")
+            check(abs(e.damage(l, 0.35, heads, 4) / want[:4].mean() - 1) < 1e-9, f"{family}: 4 positions")
+            if l + 1 < c.n_layer:
+                apart = np.linalg.norm(rows[l + 1] - e.inputs[l + 1], axis=-1)
+                apart = (apart / np.linalg.norm(e.inputs[l + 1], axis=-1)).mean()
+                check(abs(e.local_of(l, e.compressed(l, 0.35, heads)) / apart - 1) < 1e-9, f"{family}: local {l}")
+            if heads:       # the error by the weights of one token of the answer, alone
+                check(abs(error_by_hand(e, l, heads[0], 42) / errors[heads[0], 0] - 1) < 1e-9,
+                      f"{family}: error of {l} {heads}")
+        cache = e.prefix.caches[l]
+        v, k = (np.stack(part) for part in (cache.v, cache.k))
+        both = sweep.noisy(cache, 0.5, 7, keys=True)
+        check((np.stack(both.v) == sweep.perturbed(v, 0.5, 7)).all(), f"{family}: noise on values")
+        eps = sweep.normal(7, 2 * v.size)[v.size:].reshape(k.shape)
+        size = np.sqrt((k ** 2).mean(axis=-1, keepdims=True))
+        check(np.allclose(np.stack(both.k), k + 0.5 * size * eps, rtol=1e-12), f"{family}: noise on keys")
+        only = sweep.noisy(cache, 0.5, 7, values=False, keys=True)
+        check((np.stack(only.k) == np.stack(both.k)).all() and (np.stack(only.v) == v).all(), "keys alone")
+    d = curves.measured([e], c.compressible, grid, per_head=True, n_position=4)
+    check(d.shape == (1, len(c.compressible), c.n_kv_head, 3), "measured curves")
+    check(d[0, -1, 1, 2] == e.damage(c.compressible[-1], 0.8, [1], 4), "their places")
+    s, errors = np.arange(1.0, len(c.compressible) + 1), np.array([[e.head_errors(l, grid) for l in c.compressible]] * 2)
+    check(np.allclose(curves.estimated(s, errors)[-1], s[-1] * errors[0, -1]), "estimated curves")
+
+
+def error_by_hand(e, l, h, cap):
+    """The head's error of attention output, from softmax weights over the cache and nothing else."""
+    c, w = e.model.config, e.model.layer(l)
+    cache = e.prefix.caches[l].copy()
+    rows, q = attention_rows(e.model, l, e.inputs[l], cache, e.positions)
+    kept = set(policy.snapkv_keep(e.scores[l][h], e.n, cap)[0].tolist())
+    group, out = c.n_head // c.n_kv_head, []
+    for i in range(len(q)):
+        other = rows[i].reshape(c.n_head, c.d_head).copy()
+        at = [t for t in range(e.n + i + 1) if t in kept or t >= e.n]
+        for head in range(h * group, (h + 1) * group):
+            weights = np.exp([c.attn_scale * (q[i, head] @ cache.k[h][t]) for t in at])
+            other[head] = weights @ cache.v[h][at] / weights.sum()
+        apart = w.o @ (rows[i] - other.ravel())
+        out.append((apart @ apart) / np.square(w.o @ rows[i]).sum())
+    return np.mean(out)
+
+
 def main():
     check_generator()
     check_cap()
     check_budgets()
     check_selection()
+    check_blend()
+    check_curve_arithmetic()
     check_kl()
     check_rope()
     check_attend()
@@ -252,6 +398,8 @@ def main():
         for family, scaling in (("llama", "none"), ("llama", "llama3"), ("qwen2", "linear"),
                                 ("qwen3", "yarn"), ("gemma3", "none")):
             check_model(folder, family, scaling)
+        for family in ("llama", "gemma3"):
+            check_drops(folder, family)
     print(f"ref: {counts['passed']} passed, {counts['failed']} failed, 0 skipped")
     return 1 if counts["failed"] else 0
 

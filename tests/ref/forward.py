@@ -100,9 +100,15 @@ class Cache:
         self.k[h], self.v[h], self.pos[h] = self.k[h][at], self.v[h][at], self.pos[h][at]
 
     def with_values(self, v):
-        """The same keys, but values v [n_kv_head][n][d_head]."""
+        """The same keys, but values v [n_kv_head][n][d_head], as they are."""
         other = self.copy()
-        other.v = [self._stored(x) for x in v]
+        other.v = list(v)
+        return other
+
+    def with_keys(self, k):
+        """The same values, but (rotated) keys k [n_kv_head][n][d_head], as they are."""
+        other = self.copy()
+        other.k = list(k)
         return other
 
 
@@ -130,9 +136,9 @@ def linear(x, w, bias=None):
     return y if bias is None else y + bias
 
 
-def layer_rows(model, l, x, cache, pos):
-    """Rows x [n][d_model] through layer l; their keys and values join the cache. Returns the rows
-    and the rotated queries [n][n_head][d_head]."""
+def attention_rows(model, l, x, cache, pos):
+    """What layer l's attention gives for rows x [n][d_model] before W_O; their keys and values join the
+    cache. Returns [n][n_head * d_head] and the rotated queries [n][n_head][d_head]."""
     c, w, n = model.config, model.layer(l), len(x)
     a = rms_norm(x, w.attn_norm, c.eps)
     q = linear(a, w.q, w.q_bias).reshape(n, c.n_head, c.d_head)
@@ -143,7 +149,14 @@ def layer_rows(model, l, x, cache, pos):
     rope = c.rope_sliding if c.sliding[l] else c.rope
     q, k = rotate(q, pos, rope), rotate(k, pos, rope)
     cache.append(k, v, pos)
-    a = attend(q, cache, pos, c.attn_scale, c.window if c.sliding[l] else 0)
+    return attend(q, cache, pos, c.attn_scale, c.window if c.sliding[l] else 0), q
+
+
+def layer_rows(model, l, x, cache, pos):
+    """Rows x [n][d_model] through layer l; their keys and values join the cache. Returns the rows
+    and the rotated queries [n][n_head][d_head]."""
+    c, w = model.config, model.layer(l)
+    a, q = attention_rows(model, l, x, cache, pos)
     a = linear(a, w.o, w.o_bias)
     x = x + (a if w.o_norm is None else rms_norm(a, w.o_norm, c.eps))
     f = rms_norm(x, w.ffn_norm, c.eps)
@@ -188,9 +201,9 @@ class Session:
         self.n_past += len(ids)
         return x
 
-    def next_logits(self, ids):
+    def next_logits(self, ids, watch=None):
         """Takes ids; logits [n_vocab] after the last."""
-        return logits(self.model, self.rows(ids)[-1:])[0]
+        return logits(self.model, self.rows(ids, watch=watch)[-1:])[0]
 
 
 def greedy(session, row, n, ends=()):

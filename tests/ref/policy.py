@@ -1,8 +1,9 @@
-"""Which cached tokens stay: exact integer budgets per layer, and selection by SnapKV, H2O and observed
-attention.
+"""Which cached tokens stay: exact integer budgets per layer, and selection by SnapKV, H2O, observed
+attention, and the blend of SnapKV's ranks with those of the attention of the last queries.
 
 Budgets are rational arithmetic: given the weights, no rounding decides. Sources: Xu et al. 2026
-(RippleKV), Li et al. 2024 (SnapKV), Zhang et al. 2023 (H2O), kvpress (observed attention); where they leave a choice open, the pinned one of this project.
+(RippleKV), Li et al. 2024 (SnapKV), Zhang et al. 2023 (H2O), kvpress (observed attention), METHOD
+section 8 of this project (blend); where they leave a choice open, the pinned one of this project.
 """
 from fractions import Fraction
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from forward import softmax
 
-WINDOW, KERNEL, SINKS = 32, 7, 4
+WINDOW, KERNEL, SINKS, RECENT = 32, 7, 4, 512
 
 
 def cap_of(text, n):
@@ -99,25 +100,47 @@ def snapkv_scores(q, k, scale, kernel=KERNEL, average=False, pool_first=False):
     return pool(mass.mean(axis=1), kernel, average)
 
 
-def attention_mass(q, k, scale, rows=128):
-    """Attention [n_kv_head][n] that each key gets, summed over all n queries, mean over the group, in
-    float64. q [n][n_head][d_head], k [n_kv_head][n][d_head]: of all positions of the prompt."""
+def attention_mass(q, k, scale, rows=128, recent=0):
+    """Attention [n_kv_head][n] that each key gets, summed over the last `recent` queries (0: all n),
+    mean over the group, in float64. q [n][n_head][d_head], k [n_kv_head][n][d_head]: of all positions
+    of the prompt."""
     n, n_head, _ = q.shape
-    group = n_head // len(k)
+    group, start = n_head // len(k), max(n - recent, 0) if recent else 0
     mass = np.zeros(k.shape[:2])
     for h, keys in enumerate(k.astype(np.float64)):
-        for i in range(0, n, rows):
+        for i in range(start, n, rows):
             part = q[i:i + rows, h * group:(h + 1) * group].astype(np.float64)
             score = part @ keys.T * scale
-            score[np.arange(n) > np.arange(i, i + len(part))[:, None, None] + np.zeros((group, 1))] = -np.inf
+            hidden = np.arange(n) > np.arange(i, i + len(part))[:, None, None]
+            np.copyto(score, -np.inf, where=hidden)
             mass[h] += softmax(score).sum(axis=(0, 1)) / group
     return mass
 
 
-def scores(selector, q, k, scale, window=WINDOW, **pooling):
+def ranks(x):
+    """Average ranks from 0, smallest first; equal values share theirs."""
+    x = np.asarray(x)
+    ordered = np.sort(x)
+    return (np.searchsorted(ordered, x, "left") + np.searchsorted(ordered, x, "right") - 1) / 2
+
+
+def blend_parts(q, k, scale, window=WINDOW, recent=RECENT, **pooling):
+    """The two scores [n_kv_head][n - window] whose ranks the blend adds."""
+    mass = attention_mass(q, k, scale, recent=recent)
+    return snapkv_scores(q[-window:], k, scale, **pooling), mass[:, :max(mass.shape[1] - window, 0)]
+
+
+def blend(parts):
+    """Minus the sum of the ranks, largest first, of the parts: the higher the more worth keeping."""
+    return -sum(np.stack([ranks(-row) for row in part]) for part in parts)
+
+
+def scores(selector, q, k, scale, window=WINDOW, recent=RECENT, **pooling):
     """Scores [n_kv_head][n - window] of a selector; q and k as for attention_mass."""
     if selector == "snapkv":
         return snapkv_scores(q[-window:], k, scale, **pooling)
+    if selector == "blend":
+        return blend(blend_parts(q, k, scale, window, recent, **pooling))
     mass = attention_mass(q, k, scale)
     n = mass.shape[1]
     if selector == "observed":          # by the number of queries that see the key

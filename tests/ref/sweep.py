@@ -30,11 +30,23 @@ def normal(key, n, first=0):
     return np.sqrt(-2 * np.log(u[0::2])) * np.cos(2 * np.pi * u[1::2])
 
 
-def perturbed(v, sigma, key):
-    """v [n_kv_head][n][d_head] with noise scaled by each vector's own norm."""
+def perturbed(v, sigma, key, first=0):
+    """v [n_kv_head][n][d_head] with noise scaled by each vector's own norm, from element first of the
+    key's stream on."""
     wide = v.astype(np.float64)
     size = np.linalg.norm(wide, axis=-1, keepdims=True) / np.sqrt(v.shape[-1])
-    return (wide + sigma * size * normal(key, v.size).reshape(v.shape)).astype(v.dtype)
+    return (wide + sigma * size * normal(key, v.size, first).reshape(v.shape)).astype(v.dtype)
+
+
+def noisy(cache, sigma, key, values=True, keys=False):
+    """A layer's cache with noise on its Values, its rotated Keys, or both. The Keys' elements follow
+    all those of the Values in the stream, whether these are used or not."""
+    v = np.stack(cache.v)
+    if values:
+        cache = cache.with_values(perturbed(v, sigma, key))
+    if keys:
+        cache = cache.with_keys(perturbed(np.stack(cache.k), sigma, key, first=v.size))
+    return cache
 
 
 def log_probabilities(row):
@@ -51,35 +63,50 @@ def kl(p, q):
 
 
 class Example:
-    """A prompt with its full cache, and the answer's rows at the entry of each layer."""
+    """A prompt with its full cache, and the answer's rows at the entry of each layer. watch sees the
+    prompt's prefill (Session.rows)."""
 
-    def __init__(self, model, prompt, response=None, n_response=N_RESPONSE, half=False):
+    def __init__(self, model, prompt, response=None, n_response=N_RESPONSE, half=False, watch=None):
         self.model, self.n = model, len(prompt)
         self.prefix = Session(model, half)
-        row = self.prefix.next_logits(prompt)
+        row = self.prefix.next_logits(prompt, watch)
         if response is None:
             response, _ = greedy(self.prefix.fork(), row, n_response, model.config.ends)
         self.response = list(response[:n_response])
         self.inputs = []
         if self.response:
-            def watch(l, x, q, cache):
+            def keep(l, x, q, cache):
                 self.inputs.append(x)
-            self.reference = logits(model, self.prefix.fork().rows(self.response, watch=watch))
+            self.inputs.append(self.prefix.fork().rows(self.response, watch=keep))
+            self.reference = logits(model, self.inputs[-1])
 
-    def edited(self, l, cache):
-        """Logits of the answer's rows when layer l holds this cache of the prompt: everything from
-        layer l up is computed again."""
-        x, pos = self.inputs[l], self.n + np.arange(len(self.response))
+    @property
+    def positions(self):
+        """Of the answer's rows."""
+        return self.n + np.arange(len(self.response))
+
+    def edited(self, l, cache, n=None):
+        """Logits of the answer's first n rows (None: all) when layer l holds this cache of the prompt:
+        everything from layer l up is computed again. The cache given stays as it is."""
+        x, pos = self.inputs[l][:n], self.positions[:n]
         for j in range(l, self.model.config.n_layer):
-            below = cache if j == l else self.prefix.caches[j].copy()
-            x, _ = layer_rows(self.model, j, x, below, pos)
+            below = cache if j == l else self.prefix.caches[j]
+            x, _ = layer_rows(self.model, j, x, below.copy(), pos)
         return logits(self.model, x)
 
-    def sensitivity(self, l, sigma, key):
-        """Mean KL over the answer's positions under noise on layer l's Values of the prompt."""
-        cache = self.prefix.caches[l]
-        noisy = cache.with_values(perturbed(np.stack(cache.v), sigma, key))
-        return float(kl(self.reference, self.edited(l, noisy)).mean())
+    def kl_of(self, l, cache, n=None):
+        """Mean KL over the answer's first n positions when layer l holds this cache of the prompt."""
+        return float(kl(self.reference[:n], self.edited(l, cache, n)).mean())
+
+    def local_of(self, l, cache):
+        """Relative change of layer l's own output rows, mean over the answer's positions."""
+        changed, _ = layer_rows(self.model, l, self.inputs[l], cache.copy(), self.positions)
+        usual = self.inputs[l + 1].astype(np.float64)
+        return float((np.linalg.norm(changed - usual, axis=-1) / np.linalg.norm(usual, axis=-1)).mean())
+
+    def sensitivity(self, l, sigma, key, values=True, keys=False):
+        """Mean KL over the answer's positions under noise on layer l's cache of the prompt."""
+        return self.kl_of(l, noisy(self.prefix.caches[l], sigma, key, values, keys))
 
 
 def sweep(model, examples, sigma=SIGMA, n_seed=SEEDS, n_response=N_RESPONSE, half=False, log=None):
