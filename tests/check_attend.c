@@ -111,8 +111,12 @@ static void add_with(const rkv_backend *be, state *st, const head *h, int r0, in
     kv.v = (const char *)kv.v + rkv_dtype_bytes(rkv_dtype_get(kv.v_type), at);
     kv.n_slot = to - from;
     kv.phase = (kv.phase + from) % TILE;
+    if (v_plain) {              /* another type may stand for the cache's */
+        kv.v = v_plain + at;
+        kv.v_type = RKV_DT_f32;
+    }
     rkv_attend_add(be, st->out + r0 * d, st->m + r0, st->l + r0, h->q + r0 * d, n, lo, hi, &kv,
-                   v_plain ? v_plain + at : NULL, mass ? &kept : NULL, scratch);
+                   mass ? &kept : NULL, scratch);
     if (mass)
         rkv_attend_mass(be, mass, &kept, st->m + r0, st->l + r0, n, lo, hi, &kv, scratch);
     int changed = 0;

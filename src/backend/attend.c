@@ -64,17 +64,13 @@ static const void *slot(const void *base, rkv_dtype type, int t, int d_head)
     return (const char *)base + rkv_dtype_bytes(rkv_dtype_get(type), (size_t)t * (size_t)d_head);
 }
 
-/* Slots [t0, t0 + n) as f32: keys transposed, values as rows. Returns the values. */
-static const float *load_tile(const rkv_ops *ops, tile *t, const rkv_kv_view *kv,
-                              const float *v_plain, int t0, int n)
+/* Slots [t0, t0 + n) as f32: keys transposed, values as rows. */
+static void load_tile(const rkv_ops *ops, const tile *t, const rkv_kv_view *kv, int t0, int n)
 {
     const int d = kv->d_head;
     ops->unpack[kv->k_type](t->row, slot(kv->k, kv->k_type, t0, d), (int64_t)n * d);
     ops->transpose[RKV_DT_f32](t->key, TILE, t->row, d, n, d);
-    if (v_plain)
-        return v_plain + (ptrdiff_t)t0 * d;
     ops->unpack[kv->v_type](t->value, slot(kv->v, kv->v_type, t0, d), (int64_t)n * d);
-    return t->value;
 }
 
 /* Masks the scores of one row outside slots [lo, hi); the row's score 0 is slot t0. */
@@ -145,8 +141,8 @@ typedef struct rows {           /* of the state, that see a tile */
 } rows;
 
 /* Slots [t0, t0 + n) to the rows q, in f32. */
-static void add_f32(const rkv_ops *ops, tile *t, const rows *r, const float *q, const float *value,
-                    int t0, int n, int d)
+static void add_f32(const rkv_ops *ops, tile *t, const rows *r, const float *q, int t0, int n,
+                    int d)
 {
     ops->gemm[RKV_DT_f32](t->score, TILE, q, d, t->key, TILE, r->n, n, d, 0);
     for (int i = 0; i < r->n; i++) {
@@ -156,22 +152,22 @@ static void add_f32(const rkv_ops *ops, tile *t, const rows *r, const float *q, 
         if (f != 1.0f)
             ops->scale[RKV_DT_f32](r->out + (ptrdiff_t)i * d, f, d);
     }
-    ops->gemm[RKV_DT_f32](r->out, d, t->score, TILE, value, d, r->n, d, n, 1);
+    ops->gemm[RKV_DT_f32](r->out, d, t->score, TILE, t->value, d, r->n, d, n, 1);
 }
 
 /* The same in bf16. What is summed into l are the rounded weights, those that multiply the values:
  * the weights of the mean then sum to 1, and a rounding counts by a value's distance from the mean,
  * not by the value. Sums run over whole tiles, slot t0 at its place `first`, since gemm_pairs sums
  * each 32 terms apart and the slots in front may have been dropped. */
-static void add_bf16(const rkv_ops *ops, tile *t, const rows *r, const uint16_t *q,
-                     const float *value, int t0, int first, int n, int d)
+static void add_bf16(const rkv_ops *ops, tile *t, const rows *r, const uint16_t *q, int t0,
+                     int first, int n, int d)
 {
     const int depth = 3 * rkv_pairs_depth(d);
     uint16_t ones[TILE];
     for (int i = 0; i < TILE; i++)
         ones[i] = 0x3f80;
     pair_keys(ops, t, n, d);
-    pair_values(ops, t, value, first, n, d);
+    pair_values(ops, t, t->value, first, n, d);
     ops->gemm_pairs[RKV_DT_bf16](t->score + first, TILE, q, depth, t->key_pairs, TILE, r->n, n,
                                  depth, 0);
     for (int i = 0; i < r->n; i++) {
@@ -299,7 +295,7 @@ void rkv_attend_mass(const rkv_backend *be, float *mass, const rkv_attend_kept *
 
 void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const float *q, int n_q,
                     const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv,
-                    const float *v_plain, const rkv_attend_kept *kept, float *scratch)
+                    const rkv_attend_kept *kept, float *scratch)
 {
     const rkv_ops *ops = &be->ops;
     const int d = kv->d_head;
@@ -311,14 +307,14 @@ void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const
     for (walk w = walk_begin(lo, hi, n_q, kv); walk_next(&w);) {
         const int r0 = w.r0;
         const rows r = {out + (ptrdiff_t)r0 * d, m + r0, l + r0, lo + r0, hi + r0, w.r1 - r0};
-        const float *value = load_tile(ops, &t, kv, v_plain, w.t0, w.n);
+        load_tile(ops, &t, kv, w.t0, w.n);
         if (kept)
             keep_here(be, &t, kept, &w);
         if (t.query)
-            add_bf16(ops, &t, &r, t.query + (ptrdiff_t)r0 * 3 * rkv_pairs_depth(d), value, w.t0,
+            add_bf16(ops, &t, &r, t.query + (ptrdiff_t)r0 * 3 * rkv_pairs_depth(d), w.t0,
                      w.first, w.n, d);
         else
-            add_f32(ops, &t, &r, q + (ptrdiff_t)r0 * d, value, w.t0, w.n, d);
+            add_f32(ops, &t, &r, q + (ptrdiff_t)r0 * d, w.t0, w.n, d);
         for (int i = r0; kept && i < w.r1; i++)
             kept->top[(ptrdiff_t)i * kept->n_tile + w.index] = m[i];
     }

@@ -110,7 +110,7 @@ static void attend_span(const layer_job *j, span r, float *mass, float *scratch)
         kept = rkv_attend_kept_cut(step->be, work + rkv_attend_scratch(step->be, n_q, d), n_q,
                                    kv.n_slot);
     rkv_attend_begin(out, m, sum, n_q, d);
-    rkv_attend_add(step->be, out, m, sum, q, n_q, lo, hi, &kv, NULL, mass ? &kept : NULL, work);
+    rkv_attend_add(step->be, out, m, sum, q, n_q, lo, hi, &kv, mass ? &kept : NULL, work);
     if (mass)
         rkv_attend_mass(step->be, mass, &kept, m, sum, n_q, lo, hi, &kv, work);
     rkv_attend_end(step->be, out, sum, n_q, d);

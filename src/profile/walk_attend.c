@@ -123,7 +123,7 @@ static void attend_prompt(const walk *w, const item *t, const source *r, int n_w
         for (int i = 0; i < rows; i++)
             t->hi[i] = n;
         rkv_attend_add(&w->m->backend, t->out, t->m, t->l, t->q, rows, t->lo, t->hi, &part, NULL,
-                       NULL, t->attend);
+                       t->attend);
     }
 }
 
@@ -177,7 +177,7 @@ static void attend_own(const walk *w, const item *t, const source *r, int n_whol
         hi[q] = n_tail + q / heads + 1;
     }
     rkv_attend_add(&w->m->backend, t->out + (ptrdiff_t)at * d, t->m + at, t->l + at,
-                   t->q + (ptrdiff_t)at * d, rows, lo, hi, &own, NULL, NULL, t->attend);
+                   t->q + (ptrdiff_t)at * d, rows, lo, hi, &own, NULL, t->attend);
 }
 
 /* ---- one item ---- */
