@@ -254,7 +254,7 @@ def check_allocators(bed, made):
         for n, budget, allocator in ((1500, "5%", "curve"), (1500, "10%", "curve"), (1501, "30%", "curve"),
                                      (977, "20%", "curve"), (8000, "10%", "curve"), (1500, "10%", "root"),
                                      (1501, "50%", "root")):
-            got = call(bed.rkv, "budget", "--kv-profile", path, "--kv-policy", f"blend:{allocator}", "--kv-budget",
+            got = call(bed.rkv, "budget", "--kv-profile", path, "--kv-policy", f"{bed.selector}:{allocator}", "--kv-budget",
                        budget, "-c", n, "--json")
             total += compare_budgets(f"{allocator} {budget} of {n}, curves {i}", head_budgets(got, bed.n_head), grid,
                                      damage.reshape(-1, len(grid)), policy.cap_of(budget, n), n, allocator)
