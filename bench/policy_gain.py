@@ -48,8 +48,8 @@ SIGNALS = "values,curves,layer-curves"
 def member(option, value):
     """A command's option as a member of rkv_policy and its value."""
     return {"r": lambda v: ("ratio", float(v)),
-            "kv-curves": lambda v: ("measured", int(v == "measured")),
-            "kv-unit": lambda v: ("per_layer", int(v == "layer"))}[option](value)
+            "kv-curves": lambda v: ("curves_measured", int(v == "measured")),
+            "kv-unit": lambda v: ("unit_layers", int(v == "layer"))}[option](value)
 
 
 def words(text):

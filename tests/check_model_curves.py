@@ -66,8 +66,8 @@ def call(rkv, *options):
 class Bed:
     """The command, the model, and a prompt with its answer."""
 
-    def __init__(self, rkv, path, work):
-        self.rkv, self.path, self.work = rkv, path, pathlib.Path(work)
+    def __init__(self, rkv, path, work, selector):
+        self.rkv, self.path, self.work, self.selector = rkv, path, pathlib.Path(work), selector
         self.model = Model(path, np.float32)
         product = accuracy.Product(rkv, path, work)
         ids = product.tokens((DATA / "handbook.txt").read_text(encoding="utf-8"))
@@ -146,8 +146,9 @@ def profile(bed):
     """The signals that the command knows, in one run if it knows all."""
     line = json.dumps({"prompt_ids": bed.ids, "response_ids": bed.answer})
     data, out = bed.file("one.jsonl", line + "\n"), bed.work / "p.json"
-    base = ["profile", "-m", bed.path, "--data", data, "-o", out, "--response", "answers", "--noise-seeds", 1, "--json"]
-    return call(bed.rkv, *base, "--signals", ",".join(SIGNALS))
+    base = ["profile", "-m", bed.path, "--data", data, "-o", out, "--response", "answers", "--noise-seeds", 1,
+            "--json"]
+    return call(bed.rkv, *base, "--selector", bed.selector, "--signals", ",".join(SIGNALS))
 
 
 def compare_numbers(what, got, want, relative, absolute):
@@ -172,7 +173,7 @@ def means(made, name):
 def curves_in(made, kind, unit):
     """Grid, and damage [layer][head or 1][n_grid]."""
     found = [c for c in made["curves"] if (c["kind"], c["unit"]) == (kind, unit)]
-    check(len(found) == 1 and found[0]["selector"] == "blend", f"one list of {kind} curves per {unit}")
+    check(len(found) == 1, f"one list of {kind} curves per {unit}")
     units = sorted(found[0]["units"], key=lambda u: (u["layer"], u.get("kv_head", 0)))
     damage = np.array([u["damage"] for u in units])
     return found[0]["grid"], damage.reshape(len({u["layer"] for u in units}), -1, len(found[0]["grid"]))
@@ -189,9 +190,20 @@ def check_noise(bed, made, example):
     compare_numbers("local", means(made, "local"), want, 0.01, 1e-5)
 
 
+def check_diagnostics(bed, made, _):
+    """Rank correlations of the signals that the profile prints."""
+    index = [float(l) for l in bed.layers]
+    for row in ("sensitivity", "damage"):
+        for name, got in made["diagnostics"]["spearman"][row].items():
+            if name in made or name == "layer_index":
+                want = curves.spearman(means(made, row), index if name == "layer_index" else means(made, name))
+                check(abs(got - want) < 1e-9, f"Spearman of {row} and {name}: {got} instead of {want}")
+
+
 def check_curves(bed, made, example):
     """Estimates of every head; measured damage of every other layer, and of every third head."""
     compare_numbers("damage", means(made, "damage"), [example.damage(l, 0.1) for l in bed.layers], 0.05, 1e-5)
+    check({c["selector"] for c in made["curves"]} == {bed.selector}, "selector of the curves")
     grid, got = curves_in(made, "estimated", "head")
     check(grid == list(curves.GRID), f"grid {grid}")
     errors = np.array([example.head_errors(l, grid) for l in bed.layers])
@@ -242,7 +254,7 @@ def check_allocators(bed, made):
         for n, budget, allocator in ((1500, "5%", "curve"), (1500, "10%", "curve"), (1501, "30%", "curve"),
                                      (977, "20%", "curve"), (8000, "10%", "curve"), (1500, "10%", "root"),
                                      (1501, "50%", "root")):
-            got = call(bed.rkv, "budget", "--kv-profile", path, "--kv-policy", f"blend:{allocator}", "--kv-budget",
+            got = call(bed.rkv, "budget", "--kv-profile", path, "--kv-policy", f"{bed.selector}:{allocator}", "--kv-budget",
                        budget, "-c", n, "--json")
             total += compare_budgets(f"{allocator} {budget} of {n}, curves {i}", head_budgets(got, bed.n_head), grid,
                                      damage.reshape(-1, len(grid)), policy.cap_of(budget, n), n, allocator)
@@ -285,23 +297,25 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rkv", required=True)
     p.add_argument("--model", required=True)
+    p.add_argument("--selector", default="blend", help="of damage and curves")
     a = p.parse_args()
     # The limits are those of products in f32 (check_model.py).
     os.environ.setdefault("RKV_GEMM", "own")
     with tempfile.TemporaryDirectory() as work:
-        bed = Bed(a.rkv, a.model, work)
+        bed = Bed(a.rkv, a.model, work, a.selector)
         scored = Scored(bed)
         section(check_blend, bed, scored)
         made = section(profile, bed)
         if made:
-            example = curves.Example(bed.model, bed.ids, bed.answer, half=True)
+            example = curves.Example(bed.model, bed.ids, bed.answer, half=True, selector=bed.selector)
             section(check_noise, bed, made, example)
+            section(check_diagnostics, bed, made, example)
             section(check_curves, bed, made, example)
             section(check_select, bed, made, scored)
             section(check_score, bed, made, scored)
             section(check_allocators, bed, made)
         else:
-            counts["skipped"] += 5      # the sections that need it
+            counts["skipped"] += 6      # the sections that need it
     print(f"model curves: {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
     sys.exit(counts["failed"] > 0)
 

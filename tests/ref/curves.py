@@ -75,11 +75,17 @@ def estimated(sensitivity, errors):
 
 def curve_at(grid, damage, share):
     """Damage at shares, from its values on a grid: linear in the logarithms, never rising, from the
-    last grid point linear to 0 at the whole prompt, before the first as at the first."""
+    last grid point linear to 0 at the whole prompt. Before the first it goes on as between the first
+    two: the text is silent there, and what was not measured must not look free."""
     grid, share = np.asarray(grid, np.float64), np.asarray(share, np.float64)
     d = np.minimum.accumulate(np.maximum(damage, LEAST))
-    inside = np.exp(np.interp(np.log(np.maximum(share, 1e-9)), np.log(grid), np.log(d)))
-    return np.where(share <= grid[-1], inside, d[-1] * (1 - share) / (1 - grid[-1]))
+    last = d[-1] * (1 - share) / (1 - grid[-1])
+    if len(grid) == 1:
+        return last
+    x, y, at = np.log(grid), np.log(d), np.log(np.maximum(share, 1e-9))
+    before = y[0] + (y[1] - y[0]) / (x[1] - x[0]) * (at - x[0])
+    inside = np.where(at < x[0], before, np.interp(at, x, y))
+    return np.where(share < grid[-1], np.exp(inside), last)
 
 
 def lower_hull(x, y):
