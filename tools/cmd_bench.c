@@ -222,6 +222,7 @@ static cJSON *to_json(const bench *b, const test *t)
     cJSON_AddNumberToObject(r, "n_threads", b->n_thread);
     cJSON_AddStringToObject(r, "type_k", b->o->type_k);
     cJSON_AddStringToObject(r, "type_v", b->o->type_v);
+    cJSON_AddStringToObject(r, "load", rkv_model_get_info(b->m)->load);
     cJSON_AddStringToObject(r, "kv_policy", b->o->kv_policy ? b->o->kv_policy : "full");
     cJSON_AddStringToObject(r, "kv_budget", b->o->kv_budget ? b->o->kv_budget : "full");
     cJSON_AddNumberToObject(r, "n_prompt", t->n_prompt);

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-enum { MAX_LAYER = 1024, MAX_BYTES = 16 << 20 };
+enum { MAX_LAYER = 1024, MAX_HEAD = 1024, MAX_BYTES = 64 << 20 };
 
 static rkv_status no_memory(const char *source, rkv_error *e)
 {
@@ -37,6 +37,7 @@ rkv_status rkv_profile_create(rkv_profile **out, const rkv_model_info *info, rkv
     p->quantization = rkv_mem_strdup(info->quantization);
     p->fingerprint = rkv_mem_strdup(info->fingerprint);
     p->tier = rkv_mem_strdup(info->tier);
+    p->n_kv_head = info->n_kv_head;
     rkv_status s = alloc_layers(p, info->n_layer, info->path, e);
     if (!p->model_name || !p->arch || !p->quantization || !p->fingerprint || !p->tier)
         s = no_memory(info->path, e);
@@ -58,12 +59,18 @@ void rkv_profile_free(rkv_profile *p)
     rkv_mem_free(p->fingerprint);
     rkv_mem_free(p->tier);
     rkv_mem_free(p->sensitivity);
+    rkv_profile_free_curves(p);
     rkv_mem_free(p);
 }
 
 int rkv_profile_n_layer(const rkv_profile *p)
 {
     return p->n_layer;
+}
+
+int rkv_profile_n_kv_head(const rkv_profile *p)
+{
+    return p->n_kv_head;
 }
 
 double rkv_profile_sensitivity(const rkv_profile *p, int l)
@@ -122,6 +129,8 @@ static rkv_status parse_model(rkv_profile *p, const cJSON *root, const char *sou
     RKV_TRY(copy_string(&p->quantization, model, "quantization", source, e));
     RKV_TRY(copy_string(&p->fingerprint, model, "fingerprint", source, e));
     RKV_TRY(rkv_json_int(&n_layer, model, "n_layer", 1, MAX_LAYER, source, e));
+    if (rkv_json_has(model, "n_kv_head"))       /* not in the first files of version 1 */
+        RKV_TRY(rkv_json_int(&p->n_kv_head, model, "n_kv_head", 1, MAX_HEAD, source, e));
     return alloc_layers(p, n_layer, source, e);
 }
 
@@ -219,6 +228,8 @@ rkv_status rkv_profile_parse(rkv_profile **out, const char *text, size_t n, cons
         s = parse_settings(p, root, source, e);
     if (!s)
         s = parse_sensitivity(p, root, source, e);
+    if (!s)
+        s = rkv_profile_parse_curves(p, root, source, e);
     cJSON_Delete(root);
     if (s) {
         rkv_profile_free(p);
@@ -267,7 +278,7 @@ static void print_sensitivity(rkv_text *t, const rkv_profile *p)
         rkv_text_printf(t, "}");
         separator = ",\n";
     }
-    rkv_text_printf(t, "\n  ]\n");
+    rkv_text_printf(t, "\n  ]");
 }
 
 rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_error *e)
@@ -283,7 +294,10 @@ rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_e
     put_string(&t, "quantization", p->quantization);
     rkv_text_printf(&t, ", ");
     put_string(&t, "fingerprint", p->fingerprint);
-    rkv_text_printf(&t, ", \"n_layer\": %d},\n  \"settings\": {", p->n_layer);
+    rkv_text_printf(&t, ", \"n_layer\": %d", p->n_layer);
+    if (p->n_kv_head)
+        rkv_text_printf(&t, ", \"n_kv_head\": %d", p->n_kv_head);
+    rkv_text_printf(&t, "},\n  \"settings\": {");
     put_string(&t, "response", p->from_answers ? "answers" : "greedy");
     put_number(&t, "noise", p->noise);
     rkv_text_printf(&t,
@@ -299,7 +313,8 @@ rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_e
                     "\"skipped_long_prompt\": %d, \"positions\": %lld},\n", p->n_example,
                     p->n_skipped_short, p->n_skipped_long, (long long)p->n_position);
     print_sensitivity(&t, p);
-    rkv_text_printf(&t, "}\n");
+    rkv_profile_print_curves(&t, p);
+    rkv_text_printf(&t, "\n}\n");
     if (t.bad) {
         rkv_text_free(&t);
         return no_memory("profile", e);
