@@ -14,7 +14,7 @@ import tempfile
 
 from machine import cpu_name
 
-SHAPE = {"family": "llama", "layers": 24, "heads": 16, "kv-heads": 4, "d-head": 128, "d-model": 2048, "d-ff": 5632,
+SHAPE = {"family": "llama", "layers": 16, "heads": 16, "kv-heads": 4, "d-head": 128, "d-model": 2048, "d-ff": 5632,
          "vocab": 32000, "ctx": 4096, "type": "q8_0", "seed": 1}
 GROUPS = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
 
@@ -81,9 +81,9 @@ def main():
     p.add_argument("--make-model", default="build/make_model")
     p.add_argument("--folder", help="where the model is put meanwhile (it takes the size of the file)")
     p.add_argument("--layers", type=int, default=SHAPE["layers"])
-    p.add_argument("--prompt", default="512")
+    p.add_argument("--prompt", default="128")
     p.add_argument("--answer", default="8")
-    p.add_argument("--repeat", default="3")
+    p.add_argument("--repeat", default="2")
     p.add_argument("-o", "--output", required=True)
     a = p.parse_args()
     SHAPE["layers"] = a.layers

@@ -18,7 +18,8 @@ typedef struct rkv_bound {      /* all in bytes */
 /* What examples of n_prompt tokens take that are prefilled together (rkv_sessions_prefill), answer
  * with n_response tokens together (rkv_sessions_decode), and go through the layers once more, one
  * after the other, as n_row rows each. s: a session without a past and without a policy, with the
- * options that theirs will have. n_prompt, n_response >= 1, n_row >= 0. */
+ * options that theirs will have. n_prompt, n_response >= 1, n_row >= 0. The program's own code and
+ * data, and the pages of the file's keys, come on top: some 10 MiB. */
 rkv_bound rkv_bound_of(rkv_session *s, int n_prompt, int n_response, int n_row);
 
 /* The most examples of a batch, at most n_most >= 1, that fit in `bytes`, and whether they do so
