@@ -155,19 +155,35 @@ def profile(bed):
     return call(bed.rkv, *base, "--selector", bed.selector, "--signals", ",".join(SIGNALS))
 
 
-def compare_numbers(what, got, want, relative, absolute):
-    """Arrays of nats or errors, each within its tolerance."""
+def compare_numbers(what, got, want, relative, absolute, unclear=None):
+    """Arrays of nats or errors, each within its tolerance. unclear: where rounding may have chosen other
+    tokens; a few of those may be further off."""
     got, want = np.asarray(got, float), np.asarray(want, float)
     if got.shape != want.shape:
         check(False, f"{what}: {got.shape} numbers instead of {want.shape}")
         return
-    excess = np.abs(got - want) / (relative * want + absolute)
-    worst = np.unravel_index(excess.argmax(), excess.shape)
+    tolerance = relative * want + absolute
+    off = np.abs(got - want) > tolerance
+    allowed = off & unclear & (np.abs(got - want) < 0.5 * want) if unclear is not None else np.zeros_like(off)
     known = want > 10 * absolute
-    apart = np.abs(got / want - 1)[known]
-    print(f"  {what}: {got.size} numbers, relative difference {np.median(apart) if apart.size else 0:.2g} (median), "
-          f"{apart.max() if apart.size else 0:.2g} (largest, of those that rounding leaves)", flush=True)
-    check(excess.max() < 1, f"{what} at {tuple(int(i) for i in worst)}: {got[worst]} instead of {want[worst]}")
+    apart = np.abs(got / want - 1)[known] if known.any() else np.zeros(1)
+    print(f"  {what}: {got.size} numbers, relative difference {np.median(apart):.2g} (median), {apart.max():.2g} "
+          f"(largest, of those that rounding leaves); {allowed.sum()} of other tokens", flush=True)
+    wrong = [(tuple(map(int, i)), float(got[tuple(i)]), float(want[tuple(i)])) for i in np.argwhere(off & ~allowed)]
+    check(not wrong, f"{what}: (place, value, expected) {wrong[:3]} and {len(wrong[3:])} more")
+    check(allowed.sum() <= 1 + 0.05 * got.size, f"{what}: {allowed.sum()} of {got.size} chose other tokens")
+
+
+def is_unclear(example, l, heads, share, by_rank):
+    """Whether scores beside the cut are so near to it that keys in half precision decide. Ranks move by
+    one where two scores change places, and equal sums of ranks come apart."""
+    for h in heads:
+        row = example.scores[l][h]
+        _, cut, _ = policy.snapkv_keep(row, example.n, example.cap(share))
+        near = np.abs(row - cut) <= 2e-3 * abs(cut) + 1.5 * by_rank
+        if np.count_nonzero(near if by_rank else near & (row != cut)) > by_rank:
+            return True
+    return False
 
 
 def means(made, name):
@@ -206,20 +222,29 @@ def check_diagnostics(bed, made, _):
 
 def check_curves(bed, made, example):
     """Estimates of every head; measured damage of every other layer, and of every third head."""
-    compare_numbers("damage", means(made, "damage"), [example.damage(l, 0.1) for l in bed.layers], 0.05, 1e-5)
+    heads = range(bed.n_head)
+
+    def unclear(units, grid):
+        return np.array([[is_unclear(example, l, hs, b, bed.selector == "blend") for b in grid] for l, hs in units])
+
+    compare_numbers("damage", means(made, "damage"), [example.damage(l, 0.1) for l in bed.layers], 0.05, 1e-5,
+                    unclear([(l, heads) for l in bed.layers], [0.1])[:, 0])
     check({c["selector"] for c in made["curves"]} == {bed.selector}, "selector of the curves")
     grid, got = curves_in(made, "estimated", "head")
     check(grid == list(curves.GRID), f"grid {grid}")
     errors = np.array([example.head_errors(l, grid) for l in bed.layers])
     want = np.array(means(made, "sensitivity"))[:, None, None] * errors
-    compare_numbers("estimated curves", got, want, 0.05, 1e-4 * float(np.max(means(made, "sensitivity"))))
+    compare_numbers("estimated curves", got, want, 0.05, 1e-4 * float(np.max(means(made, "sensitivity"))),
+                    unclear([(l, [h]) for l in bed.layers for h in heads], grid).reshape(want.shape))
     grid, got = curves_in(made, "measured", "layer")
     want = curves.measured([example], bed.layers[::2], grid, False, MEASURED)[0]
-    compare_numbers("measured curves of layers", got[::2], want, 0.05, 1e-5)
+    compare_numbers("measured curves of layers", got[::2], want, 0.05, 1e-5,
+                    unclear([(l, heads) for l in bed.layers[::2]], grid).reshape(want.shape))
     grid, got = curves_in(made, "measured", "head")
-    units = [(i, l, h) for i, l in enumerate(bed.layers) for h in range(bed.n_head)][::3]
+    units = [(i, l, h) for i, l in enumerate(bed.layers) for h in heads][::3]
     want = [[example.damage(l, b, [h], MEASURED) for b in grid] for _, l, h in units]
-    compare_numbers("measured curves of heads", [got[i, h] for i, _, h in units], want, 0.05, 1e-5)
+    compare_numbers("measured curves of heads", [got[i, h] for i, _, h in units], want, 0.05, 1e-5,
+                    unclear([(l, [h]) for _, l, h in units], grid))
 
 
 # ---- budgets ----
