@@ -218,6 +218,7 @@ typedef struct rkv_profile_options {
                                depends on it; a finished part is kept by resume_dir */
     int until_stable;       /* stop once each layer's budget is known to +-2 % of cap */
     int shard, n_shard;     /* only examples i with i mod n_shard = shard - 1; 0, 0: all */
+    int ranks;              /* 1: when mpirun started the process, its ranks share the examples */
     int n_ctx;              /* longest prompt in tokens, longer ones are skipped; 0: the model's */
     int n_thread;           /* 0: all this process may use */
     const char *resume_dir; /* keep finished work here and start from it; NULL: nowhere */
@@ -229,11 +230,17 @@ RKV_API rkv_profile_options rkv_profile_options_default(void);
 /* Sets signals from a list such as "values,keys+values,head-curves". RKV_E_ARG lists the names. */
 RKV_API rkv_status rkv_profile_set_signals(rkv_profile_options *o, const char *list, rkv_error *e);
 
+/* This process's number from 0 among those that mpirun started together, and how many they are: 0
+ * of 1 when it did not. Starts MPI, which stays until the process ends. RKV_E_UNSUPPORTED: the MPI
+ * is not one that this build can use; says what to do. */
+RKV_API rkv_status rkv_world_get(int *rank, int *size, rkv_error *e);
+
 /* A profile of a JSONL file of calibration examples (METHOD: RippleKV, profiling; one row set per
  * changed layer on one walk through the layers). Objects hold "prompt" or "prompt_ids" and perhaps
  * "response_ids" or "answers". Errors: those of its inputs, all lines of which are looked at before
  * the work begins; RKV_E_ARG when no example is usable; RKV_E_UNSUPPORTED when the model's logits
- * are not finite. */
+ * are not finite. With o->ranks, ranks above 0 receive *out = NULL, and any rank's failure is
+ * everyone's; the numbers do not depend on how many ranks there are. */
 RKV_API rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
                                    const rkv_profile_options *o, rkv_error *e);
 

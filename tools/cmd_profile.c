@@ -14,6 +14,7 @@
 typedef struct settings {
     rkv_profile_options o;
     double grid[32];
+    int rank;                   /* among those that mpirun started */
 } settings;
 
 static int print_json(const char *path)
@@ -171,9 +172,10 @@ static int run_profile(const opts *o, const rkv_model *m, const settings *s)
 {
     rkv_profile *p;
     rkv_error e;
-    if (rkv_profile_run(&p, m, o->data, &s->o, &e))
-        return failed(&e, o);
-    return deliver(p, o);
+    const rkv_status bad = rkv_profile_run(&p, m, o->data, &s->o, &e);
+    if (s->rank)                /* rank 0 tells, whatever it is */
+        return bad ? EXIT_FAILED : EXIT_OK;
+    return bad ? failed(&e, o) : deliver(p, o);
 }
 
 static int run_shard(const opts *o, const rkv_model *m, const settings *s)
@@ -262,19 +264,38 @@ static int check_words(const opts *o)
     return 0;
 }
 
+/* Started by mpirun, the ranks share the examples, and one mapping of the weights on each machine:
+ * copies of each rank's own would take memory as many times. */
+static int join_ranks(settings *s, opts *with)
+{
+    rkv_error e;
+    int size;
+    if (rkv_world_get(&s->rank, &size, &e))
+        return fail(&e);
+    if (size > 1 && !strcmp(with->load_mode, "auto"))
+        with->load_mode = "mmap";
+    if (s->rank)
+        s->o.progress = silent_progress;
+    s->o.ranks = 1;
+    return 0;
+}
+
 int cmd_profile(const opts *o)
 {
     rkv_model *m = NULL;
     settings s;
+    opts with = *o;
     int code = check_words(o);
     if (!code && o->merge)
         return run_merge(o);
     if (!code)
         code = read_settings(&s, o);
+    if (!code && !o->check && !o->shard)
+        code = join_ranks(&s, &with);
     if (!code && !o->check)
         code = check_output(o->output);
     if (!code)
-        code = load_model(&m, o);
+        code = load_model(&m, &with);
     if (!code) {
         catch_signals();
         code = o->check ? run_check(o, m, &s) : o->shard ? run_shard(o, m, &s)

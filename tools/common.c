@@ -161,6 +161,12 @@ int show_progress(void *ctx, const char *phase, int64_t done, int64_t total)
     return caught;
 }
 
+int silent_progress(void *ctx, const char *phase, int64_t done, int64_t total)
+{
+    (void)ctx, (void)phase, (void)done, (void)total;
+    return caught;
+}
+
 void end_progress(void)
 {
     if (bar_shown)

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "profile/data.h"
 #include "profile/measure.h"
+#include "profile/world.h"
 
 enum { MIN_STABLE = 4 };        /* examples before their spread says anything */
 
@@ -208,7 +209,11 @@ static rkv_status open_resume(job *j, rkv_error *e)
              i->fingerprint, (unsigned long long)j->data.hash,
              o->from_answers ? "answers" : "greedy", o->n_response, o->noise, o->n_seed, o->n_ctx,
              i->tier, i->arithmetic, signals, h->selector, o->damage_budget, grid);
-    return rkv_resume_open(&j->resume, o->resume_dir, "profile", signature, e);
+    /* Ranks cannot share a database: some file systems of clusters do not lock. */
+    char name[48] = "profile";
+    if (o->ranks && o->n_shard > 1)
+        snprintf(name, sizeof name, "profile-%d-of-%d", o->shard, o->n_shard);
+    return rkv_resume_open(&j->resume, o->resume_dir, name, signature, e);
 }
 
 /* The longest prompt that is used: its answer must fit into the context, too. */
@@ -317,10 +322,17 @@ rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *js
                            const rkv_profile_options *o, rkv_error *e)
 {
     rkv_table *t;
+    rkv_world ranks = {.size = 1};
     if (o && o->n_shard > 1)
         return rkv_fail(e, RKV_E_ARG, "profile: shard %d of %d is no profile", o->shard,
                         o->n_shard);
-    RKV_TRY(rkv_table_run(&t, m, jsonl_path, o, e));
+    if (o && o->ranks)
+        RKV_TRY(rkv_world_open(&ranks, e));
+    *out = NULL;
+    RKV_TRY(ranks.size > 1 ? rkv_table_share(&t, &ranks, m, jsonl_path, o, e)
+                           : rkv_table_run(&t, m, jsonl_path, o, e));
+    if (!t)
+        return RKV_OK;
     const rkv_status s = rkv_table_summarize(out, t, jsonl_path, e);
     rkv_table_free(t);
     return s;

@@ -5,6 +5,7 @@
 #define RKV_TABLE_H
 
 #include "profile/profile.h"
+#include "profile/world.h"
 #include "profile/resume.h"
 #include "profile/walk.h"
 
@@ -64,6 +65,11 @@ static inline int rkv_table_has(const rkv_table *t, int i)
 /* run.c: measures the examples of o's shard. */
 rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_path,
                          const rkv_profile_options *o, rkv_error *e);
+
+/* share.c: measures all examples, each rank its part, and puts them together at rank 0; *out is
+ * NULL at the others. A failure of any is everyone's. */
+rkv_status rkv_table_share(rkv_table **out, const rkv_world *r, const rkv_model *m,
+                           const char *jsonl_path, const rkv_profile_options *o, rkv_error *e);
 
 /* summary.c: means, errors, curves, intervals and diagnostics of the used rows, in their order. The
  * profile is t->head, which then belongs to the caller; t is good for nothing else. RKV_E_ARG: no
