@@ -178,6 +178,7 @@ RKV_API int rkv_profile_n_layer(const rkv_profile *p);
 RKV_API int rkv_profile_n_kv_head(const rkv_profile *p);        /* 0: the file does not say */
 /* Mean KL in nats of layer l; NaN for a layer outside the budget (sliding window). */
 RKV_API double rkv_profile_sensitivity(const rkv_profile *p, int l);
+enum { RKV_MAX_GRID = 32 };     /* shares of a damage curve */
 /* Mean damage in nats of letting KV head h of layer l (h -1: all heads of it) keep a share of its
  * prompt tokens: *damage[i] for the shares *grid[i], ascending in (0, 1). Both are borrowed from p.
  * measured: KL of such runs; else estimated. Returns their number; 0: the profile has none. NaN:
@@ -260,7 +261,7 @@ RKV_API rkv_status rkv_profile_verify(rkv_profile_verdict *out, const rkv_profil
                                       const rkv_model *m, const char *jsonl_path,
                                       const rkv_profile_options *o, rkv_error *e);
 
-/* ---- policy: which tokens stay, and how many in which layer ---------------------------------- */
+/* ---- policy: which tokens stay, and how many in which head ----------------------------------- */
 
 typedef enum rkv_budget_kind {
     RKV_BUDGET_NONE = 0, /* keep everything */
@@ -271,16 +272,18 @@ typedef enum rkv_budget_kind {
 
 typedef struct rkv_policy {
     const char *selector;   /* "full", "snapkv", "h2o", "observed" */
-    const char *allocator;  /* "uniform", "ripple" */
+    const char *allocator;  /* "uniform", "ripple", "curve", "root" */
     rkv_budget_kind budget_kind;
     double budget;
-    const rkv_profile *profile;         /* for "ripple"; must outlive the policy's use */
+    const rkv_profile *profile; /* for all but "uniform"; must outlive the policy's use */
     int window; /* last prompt tokens, which stay; snapkv's observation window, which scores: 32 */
     int pool_kernel;        /* snapkv's pooling, odd: 7; 1: none */
     int pool_average;       /* 0: maximum; 1: mean with zero padding */
     int pool_before_mean;   /* 0: mean over the GQA group, then pooling; 1: the other way round */
     double ratio;           /* ripple's r >= 1: 1.5 */
     double gamma;           /* ripple's bound on a layer's weight, >= 1: 2 */
+    int curves_measured;    /* curve and root go by 0: estimated, 1: measured damage curves */
+    int unit_layers;        /* ... and budget 0: KV heads, 1: layers, all heads alike */
 } rkv_policy;
 
 /* Defaults of METHOD section 7 with selector "full". */
@@ -302,14 +305,15 @@ enum {
 /* The bits that rkv_session_compress will ask for with this policy; 0: it removes nothing. */
 RKV_API int rkv_policy_observes(const rkv_policy *p);
 
-/* The allocator's arithmetic alone: tokens per KV head of each of n_layer layers for a prompt of
- * n_token tokens. skip[l] != 0 (skip may be NULL) leaves layer l out (it gets n_token). Every
- * compressible layer receives between window + 4 and n_token; the total is exactly n_compressible *
- * cap. bytes_per_token: K and V bytes of one token in one layer, only used for RKV_BUDGET_BYTES.
- * *cap (may be NULL) receives the mean. RKV_E_ARG: infeasible, says why; RKV_E_MISMATCH. */
-RKV_API rkv_status rkv_budget_layers(int *budget, int *cap, const rkv_policy *p, int n_layer,
-                                     const uint8_t *skip, int n_token, double bytes_per_token,
-                                     rkv_error *e);
+/* The allocator's arithmetic alone: tokens budget[n_layer][n_kv_head] of each KV head for a prompt
+ * of n_token tokens. skip[l] != 0 (skip may be NULL) leaves layer l out (it gets n_token). Every
+ * head of a compressible layer receives between window + 4 and n_token; the total of all of them is
+ * exactly n_compressible_layers * n_kv_head * cap. bytes_per_token: K and V bytes of one token in
+ * one layer, only used for RKV_BUDGET_BYTES. *cap (may be NULL) receives the mean. RKV_E_ARG:
+ * infeasible, says why; RKV_E_MISMATCH: the profile lacks what the allocator looks at. */
+RKV_API rkv_status rkv_budget_heads(int *budget, int *cap, const rkv_policy *p, int n_layer,
+                                    int n_kv_head, const uint8_t *skip, int n_token,
+                                    double bytes_per_token, rkv_error *e);
 
 /* ---- session --------------------------------------------------------------------------------- */
 
@@ -383,7 +387,7 @@ typedef struct rkv_kv_info {
     uint64_t bytes;         /* K and V bytes of the tokens held now */
     uint64_t bytes_full;    /* what they would be without a policy */
     int64_t n_prompt;       /* tokens of the first prompt */
-    int64_t n_kept;         /* prompt tokens kept, summed over compressible layers (per KV head) */
+    int64_t n_kept; /* prompt tokens kept, summed over compressible layers, mean over KV heads */
     int cap;                /* mean budget per layer and KV head; n_prompt without a policy */
 } rkv_kv_info;
 RKV_API rkv_kv_info rkv_session_kv_info(const rkv_session *s);
@@ -393,8 +397,8 @@ RKV_API rkv_kv_info rkv_session_kv_info(const rkv_session *s);
  * come on top. 0 before a prompt. */
 RKV_API uint64_t rkv_session_plan_bytes(const rkv_session *s);
 
-/* Tokens layer l was allowed to keep of the prompt, per KV head. */
-RKV_API int rkv_session_layer_budget(const rkv_session *s, int l);
+/* Tokens that a KV head of layer l was allowed to keep of the prompt. */
+RKV_API int rkv_session_head_budget(const rkv_session *s, int l, int kv_head);
 
 /* Positions that (layer, KV head) holds, ascending: *pos is borrowed until the next call on s. */
 RKV_API int rkv_session_kept(const rkv_session *s, int l, int kv_head, const int32_t **pos);

@@ -159,11 +159,11 @@ static state look(const rkv_session *s, const rkv_model_info *info)
     t.n_past = rkv_session_n_past(s);
     t.kv = rkv_session_kv_info(s);
     for (int l = 0; l < info->n_layer; l++) {
-        const int budget = rkv_session_layer_budget(s, l);
-        t.budgets = digest(t.budgets, &budget, sizeof budget);
         for (int h = 0; h < info->n_kv_head; h++) {
             const int32_t *pos;
             const int n = rkv_session_kept(s, l, h, &pos);
+            const int budget = rkv_session_head_budget(s, l, h);
+            t.budgets = digest(t.budgets, &budget, sizeof budget);
             t.kept = digest(digest(t.kept, &n, sizeof n), pos, (size_t)n * sizeof *pos);
         }
     }

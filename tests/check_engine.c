@@ -189,7 +189,7 @@ static void check_compression(const rkv_model *m, const rkv_session_options *bas
                 n_sliding++;
                 continue;
             }
-            wrong += na != N / 5 || rkv_session_layer_budget(a, l) != na;
+            wrong += na != N / 5 || rkv_session_head_budget(a, l, h) != na;
             for (int i = 1; i < na; i++)
                 wrong += pa[i] <= pa[i - 1];
             for (int i = 0; i < WINDOW; i++)

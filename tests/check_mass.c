@@ -199,10 +199,11 @@ static void check_kept(const rkv_model *m, const rkv_session *full, const char *
         for (int h = 0; h < c->n_kv_head; h++) {
             const int32_t *a, *b;
             const int na = rkv_session_kept(way, l, h, &a), nb = rkv_session_kept(later, l, h, &b);
-            near += slow_keep(stays, policy, mass + (ptrdiff_t)h * n, n, way->budget[l],
+            const int budget = rkv_session_head_budget(way, l, h);
+            near += slow_keep(stays, policy, mass + (ptrdiff_t)h * n, n, budget,
                               c->n_head / c->n_kv_head, tolerance);
             differ += na != nb || memcmp(a, b, (size_t)na * sizeof *a);
-            wrong += na != way->budget[l];
+            wrong += na != budget;
             for (int i = 0; i < na; i++)
                 wrong += !stays[a[i]];
         }

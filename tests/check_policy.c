@@ -124,12 +124,13 @@ static void check_large(void)
     int wrong = 0;
     for (int i = 0; i < 3000; i++) {
         const int n = 1 + (int)draw(MAX), lo = 36, hi = most[i % 3] - (int)draw(1000);
-        double w[MAX], real[MAX];
+        double w[MAX];
+        rkv_part part[MAX];
         int b[MAX];
         for (int u = 0; u < n; u++)
             w[u] = draw(3) ? exp(2.0 * rkv_noise_uniform(78, seed++) - 1.0) : 1.0;
         const int cap = draw(4) ? lo + (int)draw((uint64_t)(hi - lo)) : hi - (int)draw(5);
-        rkv_divide(b, w, n, (int64_t)cap * n, lo, hi, i % 2 ? 2.0 : 0.0, real);
+        rkv_divide(b, w, n, (int64_t)cap * n, lo, hi, i % 2 ? 2.0 : 0.0, part);
         int64_t total = 0;
         for (int u = 0; u < n; u++) {
             total += b[u];
@@ -138,11 +139,12 @@ static void check_large(void)
         wrong += total != (int64_t)cap * n;
     }
     CHECK(wrong == 0, "%d of 3000 large divisions are not exact", wrong);
-    double w[] = {87, 87, 87, 87, 87, 87, 87, 87, 4}, real[9];  /* nearly whole shares */
+    double w[] = {87, 87, 87, 87, 87, 87, 87, 87, 4};   /* nearly whole shares */
+    rkv_part part[9];
     int b[9];
     for (int u = 0; u < 9; u++)
         w[u] = 1e8 + w[u] / 100.0;
-    rkv_divide(b, w, 9, 900000007, 1, INT_MAX, 0.0, real);
+    rkv_divide(b, w, 9, 900000007, 1, INT_MAX, 0.0, part);
     CHECK(b[0] == 100000001 && b[6] == 100000001 && b[7] == 100000000 && b[8] == 100000000,
           "largest remainders: %d %d %d", b[6], b[7], b[8]);
 }
@@ -158,13 +160,14 @@ static void check_divide(void)
         const int n = 1 + (int)draw(MAX), window = 1 + (int)draw(64), lo = window + 4;
         const int hi = lo + 1 + (int)draw(3000);
         const double bound = draw(2) ? 1.0 + (double)draw(300) / 100.0 : 0.0;
-        double w[MAX], real[MAX];
+        double w[MAX];
+        rkv_part part[MAX];
         int a[MAX], b[MAX];
         for (int u = 0; u < n; u++)
             w[u] = draw(8) ? exp(6.0 * rkv_noise_uniform(77, seed++) - 3.0) : 1.0;
         const int cap = lo + (int)draw((uint64_t)(hi - lo));
-        rkv_divide(a, w, n, (int64_t)cap * n, lo, hi, bound, real);
-        rkv_divide(b, w, n, (int64_t)(cap + 1) * n, lo, hi, bound, real);
+        rkv_divide(a, w, n, (int64_t)cap * n, lo, hi, bound, part);
+        rkv_divide(b, w, n, (int64_t)(cap + 1) * n, lo, hi, bound, part);
         int64_t total = 0;
         for (int u = 0; u < n; u++) {
             total += a[u];
@@ -179,13 +182,14 @@ static void check_divide(void)
     CHECK(jump == 0, "%ld shares fall by more than the rounding", jump);
     CHECK(paradox < n_case / 100, "%ld of %ld", paradox, n_case);
     check_large();
-    double w[] = {1, 1, 1}, real[3];
+    double w[] = {1, 1, 1};
+    rkv_part part[3];
     int b[3];
-    rkv_divide(b, w, 3, 11, 1, 10, 0.0, real);
+    rkv_divide(b, w, 3, 11, 1, 10, 0.0, part);
     CHECK(b[0] == 4 && b[1] == 4 && b[2] == 3, "ties to the lower unit: %d %d %d", b[0], b[1],
           b[2]);
     double steep[] = {1000, 1, 1};
-    rkv_divide(b, steep, 3, 60, 10, 30, 0.0, real);
+    rkv_divide(b, steep, 3, 60, 10, 30, 0.0, part);
     CHECK(b[0] == 30 && b[1] == 15 && b[2] == 15, "water-filling: %d %d %d", b[0], b[1], b[2]);
 }
 
@@ -200,21 +204,21 @@ static void check_ripple(void)
     int b[4], cap;
     CHECK(!rkv_policy_set_name(&p, "ripple", &e) && !rkv_policy_set_budget(&p, "70%", &e), "%s",
           e.text);
-    CHECK(rkv_budget_layers(b, &cap, &p, 4, skip, 1000, 0, &e) == RKV_E_ARG &&
+    CHECK(rkv_budget_heads(b, &cap, &p, 4, 1, skip, 1000, 0, &e) == RKV_E_ARG &&
               strstr(e.text, "profile"),
           "no profile: %s", e.text);
     p.profile = profile;
     p.ratio = 4.0;
     p.gamma = 4.0;
     p.budget = 0.21;
-    CHECK(!rkv_budget_layers(b, &cap, &p, 4, skip, 1000, 0, &e), "%s", e.text);
+    CHECK(!rkv_budget_heads(b, &cap, &p, 4, 1, skip, 1000, 0, &e), "%s", e.text);
     CHECK(cap == 210 && b[0] == 90 && b[1] == 1000 && b[2] == 180 && b[3] == 360, "%d %d %d %d",
           b[0], b[1], b[2], b[3]);
     p.gamma = 2.0;              /* clipped to 1, 2, 2 */
-    CHECK(!rkv_budget_layers(b, &cap, &p, 4, skip, 1000, 0, &e), "%s", e.text);
+    CHECK(!rkv_budget_heads(b, &cap, &p, 4, 1, skip, 1000, 0, &e), "%s", e.text);
     CHECK(b[0] == 126 && b[2] == 252 && b[3] == 252, "%d %d %d", b[0], b[2], b[3]);
     p.budget = 0.05;            /* 50 each: the first may not fall under 36 */
-    CHECK(!rkv_budget_layers(b, &cap, &p, 4, skip, 1000, 0, &e), "%s", e.text);
+    CHECK(!rkv_budget_heads(b, &cap, &p, 4, 1, skip, 1000, 0, &e), "%s", e.text);
     CHECK(b[0] == 36 && b[2] == 57 && b[3] == 57, "%d %d %d", b[0], b[2], b[3]);
     rkv_profile_free(profile);
 }
@@ -238,7 +242,7 @@ static void check_caps(void)
         int b[8], cap = -1;
         rkv_policy_set_name(&p, "snapkv", &e);
         rkv_policy_set_budget(&p, cases[i].budget, &e);
-        const rkv_status s = rkv_budget_layers(b, &cap, &p, 8, NULL, cases[i].n, 512.0, &e);
+        const rkv_status s = rkv_budget_heads(b, &cap, &p, 8, 1, NULL, cases[i].n, 512.0, &e);
         CHECK(s == (cases[i].cap ? RKV_OK : RKV_E_ARG), "%s of %d: %s", cases[i].budget, cases[i].n,
               e.text);
         CHECK(!cases[i].cap || (cap == cases[i].cap && b[0] == cap && b[7] == cap),
@@ -251,11 +255,11 @@ static void check_caps(void)
     rkv_policy_set_budget(&p, "256k", &e);
     const double bytes[] = {0.0, -1.0, NAN, INFINITY};
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-        CHECK(rkv_budget_layers(b, NULL, &p, 1, NULL, 1000, bytes[i], &e) == RKV_E_ARG &&
+        CHECK(rkv_budget_heads(b, NULL, &p, 1, 1, NULL, 1000, bytes[i], &e) == RKV_E_ARG &&
                   strstr(e.text, "a token of"), "%g bytes: %s", bytes[i], e.text);
     rkv_policy_set_budget(&p, "10%", &e);
     p.pool_kernel = 4;
-    CHECK(rkv_budget_layers(b, NULL, &p, 1, NULL, 1000, 0, &e) == RKV_E_ARG &&
+    CHECK(rkv_budget_heads(b, NULL, &p, 1, 1, NULL, 1000, 0, &e) == RKV_E_ARG &&
               strstr(e.text, "odd"),
           "%s", e.text);
 }

@@ -7,16 +7,21 @@
 
 static cJSON *describe_layer(const rkv_session *s, const rkv_model *m, int l)
 {
+    const int n_head = rkv_model_get_info(m)->n_kv_head;
+    double total = 0.0;
+    for (int h = 0; h < n_head; h++)
+        total += rkv_session_head_budget(s, l, h);
     cJSON *layer = cJSON_CreateObject();
     cJSON_AddNumberToObject(layer, "layer", l);
-    cJSON_AddNumberToObject(layer, "budget", rkv_session_layer_budget(s, l));
+    cJSON_AddNumberToObject(layer, "budget", total / n_head);   /* the mean of its heads */
     if (rkv_model_layer_is_sliding(m, l))
         cJSON_AddTrueToObject(layer, "sliding");
     cJSON *heads = cJSON_AddArrayToObject(layer, "heads");
-    for (int h = 0; h < rkv_model_get_info(m)->n_kv_head; h++) {
+    for (int h = 0; h < n_head; h++) {
         const int32_t *pos = NULL;
         const int n = rkv_session_kept(s, l, h, &pos);
         cJSON *head = cJSON_CreateObject();
+        cJSON_AddNumberToObject(head, "budget", rkv_session_head_budget(s, l, h));
         cJSON_AddItemToObject(head, "kept", cJSON_CreateIntArray((const int *)pos, n));
         cJSON_AddItemToArray(heads, head);
     }

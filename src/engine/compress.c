@@ -13,7 +13,7 @@ rkv_status rkv_session_budget(rkv_session *s, const rkv_policy *p, int n, rkv_er
     for (int l = 0; l < c->n_layer; l++)
         skip[l] = (uint8_t)rkv_session_skips(s, l);
     const double bytes = (double)(s->kv->k_bytes + s->kv->v_bytes) * c->n_kv_head;
-    return rkv_budget_layers(s->budget, &s->cap, p, c->n_layer, skip, n, bytes, e);
+    return rkv_budget_heads(s->budget, &s->cap, p, c->n_layer, c->n_kv_head, skip, n, bytes, e);
 }
 
 typedef struct job {            /* selection in one layer */
@@ -22,8 +22,13 @@ typedef struct job {            /* selection in one layer */
     const rkv_selector *selector;
     const float *q;             /* [n_query][n_head][d_head] */
     const float *mass;          /* [n_kv_head][n] */
-    int n_query, l, n, budget;
-    size_t head_floats;         /* scratch per head */
+    int n_query, l, n;
+    const int *budget;          /* [n_kv_head] */
+    int n_shrinking, head[RKV_MAX_HEAD];        /* heads whose budget is below n */
+    int32_t *keep;              /* what each of them keeps, one after the other */
+    size_t keep_at[RKV_MAX_HEAD];
+    float *scratch;             /* [n_shrinking][head_floats] */
+    size_t head_floats;
 } job;
 
 /* Queries of one KV head's group, gathered: [n_query][n_group][d_head]. */
@@ -50,32 +55,16 @@ static void score_head(const job *j, int h, float *score, float *scratch)
     j->selector->score(j->p, &o, score, work);
 }
 
-/* Chooses the slots of one head into keep[budget]. */
-static void select_head(const job *j, int h, int32_t *keep, float *scratch)
+/* Chooses the slots of the i-th head that shrinks. */
+static void select_head(void *ctx, int i, int thread)
 {
-    float *score = scratch, *work = scratch + j->n;
-    score_head(j, h, score, work);
-    rkv_keep_best(keep, score, j->n, j->p->window, j->budget, (uint32_t *)work);
-}
-
-typedef struct head_job {
-    const job *j;
-    int32_t *keep;
-    float *scratch;
-} head_job;
-
-static void head_part(void *ctx, int h, int thread)
-{
-    const head_job *x = ctx;
+    const job *j = ctx;
+    const int h = j->head[i];
+    float *score = j->scratch + (size_t)i * j->head_floats, *work = score + j->n;
     (void)thread;
-    select_head(x->j, h, x->keep + (ptrdiff_t)h * x->j->budget,
-                x->scratch + (size_t)h * x->j->head_floats);
-}
-
-static void select_layer(const job *j, int32_t *keep, float *scratch)
-{
-    head_job x = {j, keep, scratch};
-    rkv_team_run(j->s->team, head_part, &x, j->s->m->config.n_kv_head);
+    score_head(j, h, score, work);
+    rkv_keep_best(j->keep + j->keep_at[i], score, j->n, j->p->window, j->budget[h],
+                  (uint32_t *)work);
 }
 
 /* Queries that the policy looks at. */
@@ -85,7 +74,7 @@ static int queries_of(const rkv_policy *p, int n)
     return want < n ? want : n;
 }
 
-size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n)
+size_t rkv_session_score_floats(const rkv_session *s, const rkv_policy *p, int n)
 {
     const rkv_config *c = &s->m->config;
     const rkv_selector *selector = rkv_selector_find(p->selector);
@@ -95,7 +84,41 @@ size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, in
            (work > (size_t)n ? work : (size_t)n);
 }
 
-static job job_of(const rkv_session *s, const rkv_policy *p, int l, int budget)
+/* The heads that shrink, and where what they keep goes. Returns how many slots they keep. */
+static size_t list_heads(job *j)
+{
+    size_t n_keep = 0;
+    for (int h = 0; h < j->s->m->config.n_kv_head; h++)
+        if (j->budget[h] < j->n) {
+            j->head[j->n_shrinking] = h;
+            j->keep_at[j->n_shrinking++] = n_keep;
+            n_keep += (size_t)j->budget[h];
+        }
+    return n_keep;
+}
+
+size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int l, int n)
+{
+    job j = {.s = s, .n = n, .budget = rkv_session_budgets(s, l)};
+    const size_t n_keep = list_heads(&j);
+    return (size_t)j.n_shrinking * rkv_session_score_floats(s, p, n) * sizeof *j.scratch +
+           n_keep * sizeof *j.keep;
+}
+
+static rkv_status compress_heads(rkv_session *s, job *j, int room, rkv_error *e)
+{
+    if (!j->scratch || !j->keep)
+        return rkv_fail(e, RKV_E_MEM, "selection in layer %d: out of memory for %d tokens", j->l,
+                        j->n);
+    rkv_team_run(s->team, select_head, j, j->n_shrinking);
+    for (int i = 0; i < j->n_shrinking; i++) {
+        const int h = j->head[i], n_keep = j->budget[h];
+        RKV_TRY(rkv_kv_compact(s->kv, j->l, h, j->keep + j->keep_at[i], n_keep, n_keep + room, e));
+    }
+    return RKV_OK;
+}
+
+static job job_of(const rkv_session *s, const rkv_policy *p, int l)
 {
     const rkv_config *c = &s->m->config;
     const int n = rkv_kv_at(s->kv, l, 0)->n_slot;
@@ -106,8 +129,7 @@ static job job_of(const rkv_session *s, const rkv_policy *p, int l, int budget)
              .mass = rkv_session_seen_mass(s, l, n),
              .l = l,
              .n = n,
-             .budget = budget,
-             .head_floats = rkv_session_compress_floats(s, p, n)};
+             .head_floats = rkv_session_score_floats(s, p, n)};
     if (j.n_query)      /* more may have been seen than the policy looks at: the last of them */
         j.q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j.n_query) *
               (size_t)c->n_head * (size_t)c->d_head;
@@ -117,32 +139,24 @@ static job job_of(const rkv_session *s, const rkv_policy *p, int l, int budget)
 void rkv_session_score_head(const rkv_session *s, const rkv_policy *p, int l, int h, float *score,
                             float *scratch)
 {
-    const job j = job_of(s, p, l, 0);
+    const job j = job_of(s, p, l);
     score_head(&j, h, score, scratch);
 }
 
 rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
                                       rkv_error *e)
 {
-    const rkv_config *c = &s->m->config;
-    const int n = rkv_kv_at(s->kv, l, 0)->n_slot, budget = s->budget[l];
-    if (budget >= n)
+    job j = job_of(s, p, l);
+    j.budget = rkv_session_budgets(s, l);
+    const size_t n_keep = list_heads(&j);
+    if (!j.n_shrinking)
         return RKV_OK;
-    const job j = job_of(s, p, l, budget);
-    float *scratch =
-        rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, j.head_floats * sizeof *scratch));
-    int32_t *keep =
-        rkv_mem_alloc(rkv_mem_product((size_t)c->n_kv_head, (size_t)budget * sizeof *keep));
-    rkv_status status = RKV_OK;
-    if (!scratch || !keep)
-        status = rkv_fail(e, RKV_E_MEM, "selection in layer %d: out of memory for %d tokens", l, n);
-    else
-        select_layer(&j, keep, scratch);
-    for (int h = 0; !status && h < c->n_kv_head; h++)
-        status =
-            rkv_kv_compact(s->kv, l, h, keep + (ptrdiff_t)h * budget, budget, budget + room, e);
-    rkv_mem_free(scratch);
-    rkv_mem_free(keep);
+    j.scratch = rkv_mem_alloc(
+        rkv_mem_product((size_t)j.n_shrinking, j.head_floats * sizeof *j.scratch));
+    j.keep = rkv_mem_alloc(rkv_mem_product(n_keep, sizeof *j.keep));
+    const rkv_status status = compress_heads(s, &j, room, e);
+    rkv_mem_free(j.scratch);
+    rkv_mem_free(j.keep);
     return status;
 }
 

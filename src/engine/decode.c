@@ -134,7 +134,7 @@ static rkv_status reserve(rkv_session *s, rkv_error *e)
 {
     for (int l = 0, most; l < s->m->config.n_layer; l++)
         if (is_full(s, l, &most) && !can_drop(s, l, most))
-            RKV_TRY(rkv_kv_reserve(s->kv, l, most + rkv_session_room(s), e));
+            RKV_TRY(rkv_kv_reserve(s->kv, l, rkv_session_room(s), e));
     return RKV_OK;
 }
 

@@ -3,8 +3,6 @@
 #include "config.h"
 #include "engine/plan.h"
 
-#include <limits.h>
-
 #include "base/mem.h"
 #include "engine/prefill.h"
 
@@ -16,6 +14,11 @@ static int least(int a, int b)
 int rkv_prefill_room(const rkv_session *s, int n)
 {
     return least(s->o.n_ctx - s->n_past - n, rkv_session_room(s));
+}
+
+int rkv_prefill_slots(const rkv_session *s, int n, int n_shrinking)
+{
+    return n + (n_shrinking == s->m->config.n_kv_head ? 0 : rkv_prefill_room(s, n));
 }
 
 int rkv_prefill_sliding_cap(const rkv_session *s)
@@ -43,47 +46,35 @@ static void grow(growth *g, int64_t bytes, int64_t transient)
         g->peak = g->now + transient;
 }
 
-/* Every head of a layer gets a block of cap slots for its old one, one after the other; `beside`
- * bytes are taken meanwhile. */
-static void replace_heads(growth *g, const rkv_session *s, int *old, int cap, int64_t beside)
+/* A head gets a block of cap slots for its old one; `beside` bytes are taken meanwhile. */
+static void replace_head(growth *g, const rkv_session *s, int *old, int cap, int64_t beside)
 {
     const rkv_kv *kv = s->kv;
     const int64_t slot = (int64_t)(kv->k_bytes + kv->v_bytes + sizeof *kv->head->pos);
-    for (int h = 0; h < kv->n_kv_head; h++) {
-        grow(g, cap * slot, beside);
-        grow(g, -old[h] * slot, beside);
-        old[h] = cap;
-    }
-}
-
-/* Scratch of selecting in one layer. */
-static int64_t selection_bytes(const rkv_session *s, const rkv_policy *p, int n, int budget)
-{
-    const size_t head = rkv_session_compress_floats(s, p, n) * sizeof(float) +
-                        (size_t)budget * sizeof(int32_t);
-    return s->m->config.n_kv_head * (int64_t)head;
+    grow(g, cap * slot, beside);
+    grow(g, -*old * slot, beside);
+    *old = cap;
 }
 
 static void plan_layer(growth *g, const rkv_session *s, const rkv_policy *p, int l, int n)
 {
-    const int first = s->n_past == 0, sliding = rkv_session_skips(s, l);
-    const int shrinks = p && first && !sliding && s->budget[l] < n;
-    int old[RKV_MAX_HEAD], most = 0, least_cap = INT_MAX;
-    for (int h = 0; h < s->kv->n_kv_head; h++) {
+    const int first = s->n_past == 0, n_head = s->kv->n_kv_head;
+    const int shrinks = p && first ? rkv_session_n_shrinking(s, l, n) : 0;
+    const int more = rkv_prefill_slots(s, n, shrinks), room = rkv_prefill_room(s, n);
+    int cap[RKV_MAX_HEAD];
+    for (int h = 0; h < n_head; h++) {
         const rkv_kv_head *head = rkv_kv_at(s->kv, l, h);
-        old[h] = head->cap;
-        least_cap = least(least_cap, head->cap);
-        most = head->n_slot > most ? head->n_slot : most;
+        cap[h] = head->cap;
+        if (cap[h] < head->n_slot + more)
+            replace_head(g, s, &cap[h], head->n_slot + more, 0);
     }
-    const int cap = most + n + (shrinks ? 0 : rkv_prefill_room(s, n));
-    if (least_cap < cap)
-        replace_heads(g, s, old, cap, 0);
-    if (shrinks)
-        replace_heads(g, s, old, s->budget[l] + rkv_prefill_room(s, n),
-                      selection_bytes(s, p, n, s->budget[l]));
+    const int64_t beside = shrinks ? (int64_t)rkv_session_compress_bytes(s, p, l, n) : 0;
+    for (int h = 0; shrinks && h < n_head; h++)
+        if (rkv_session_budgets(s, l)[h] < n)
+            replace_head(g, s, &cap[h], rkv_session_budgets(s, l)[h] + room, beside);
     const int stay = s->m->config.sliding_window - 1;
-    if (first && sliding && n > stay)
-        replace_heads(g, s, old, rkv_prefill_sliding_cap(s), stay * (int64_t)sizeof(int32_t));
+    for (int h = 0; first && rkv_session_skips(s, l) && n > stay && h < n_head; h++)
+        replace_head(g, s, &cap[h], rkv_prefill_sliding_cap(s), stay * (int64_t)sizeof(int32_t));
 }
 
 /* ---- the whole ---- */

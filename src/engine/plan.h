@@ -37,6 +37,10 @@ rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, const rkv_policy *p
 /* Room that stays free behind the first prompt of n tokens; later prompts take what they need. */
 int rkv_prefill_room(const rkv_session *s, int n);
 
+/* Slots that are reserved for n more tokens in every head of a layer of which so many heads shrink
+ * afterwards: without room when all do, since each is given its own then. */
+int rkv_prefill_slots(const rkv_session *s, int n, int n_shrinking);
+
 /* Slots that a sliding layer holds after the first prompt, room included. */
 int rkv_prefill_sliding_cap(const rkv_session *s);
 

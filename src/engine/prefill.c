@@ -153,14 +153,11 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
 {
     rkv_session *s = f->s;
     const rkv_model *m = s->m;
-    const int shrinks = f->policy && !rkv_session_skips(s, l) && s->budget[l] < f->n;
-    int most_old = 0;
-    for (int h = 0; h < m->config.n_kv_head; h++) {
+    const int shrinks = f->policy ? rkv_session_n_shrinking(s, l, f->n) : 0;
+    for (int h = 0; h < m->config.n_kv_head; h++)
         f->n_old[h] = rkv_kv_at(s->kv, l, h)->n_slot;
-        most_old = f->n_old[h] > most_old ? f->n_old[h] : most_old;
-    }
     const int room = rkv_prefill_room(s, f->n);
-    RKV_TRY(rkv_kv_reserve(s->kv, l, most_old + f->n + (shrinks ? 0 : room), e));
+    RKV_TRY(rkv_kv_reserve(s->kv, l, rkv_prefill_slots(s, f->n, shrinks), e));
     if (!f->straight)
         rkv_model_panels(m, l, f->w, f->panels, s->team);
     observe(f, l, shrinks);

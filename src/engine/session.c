@@ -52,15 +52,9 @@ static rkv_status check_options(rkv_session *s, rkv_error *e)
     if (o->observe & ~(RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS))
         return rkv_fail(e, RKV_E_ARG, "observe is %d, expected bits RKV_OBSERVE_", o->observe);
     RKV_TRY(rkv_policy_check(&o->policy, e));
-    const rkv_allocator *a = rkv_allocator_find(o->policy.allocator);
-    if (a->needs_profile && rkv_policy_active(&o->policy) && !o->policy.profile)
-        return rkv_fail(e, RKV_E_ARG,
-                        "policy: allocator '%s' needs a profile of the model; make one with "
-                        "rkv profile and name it with --kv-profile",
-                        a->name);
     if (o->policy.profile)
         RKV_TRY(rkv_profile_check(o->policy.profile, s->m, e));
-    return RKV_OK;
+    return rkv_policy_active(&o->policy) ? rkv_policy_check_profile(&o->policy, e) : RKV_OK;
 }
 
 static rkv_status create(rkv_session *s, rkv_error *e)
@@ -77,7 +71,7 @@ static rkv_status create(rkv_session *s, rkv_error *e)
     s->o.policy.selector = rkv_selector_find(s->o.policy.selector)->name;
     s->o.policy.allocator = rkv_allocator_find(s->o.policy.allocator)->name;
     RKV_TRY(rkv_kv_create(&s->kv, c->n_layer, c->n_kv_head, c->d_head, k, v, e));
-    s->budget = rkv_mem_calloc((size_t)c->n_layer, sizeof *s->budget);
+    s->budget = rkv_mem_calloc((size_t)c->n_layer * (size_t)c->n_kv_head, sizeof *s->budget);
     s->logits = rkv_mem_alloc((size_t)c->n_vocab * sizeof *s->logits);
     if (!s->budget || !s->logits)
         return rkv_fail(e, RKV_E_MEM, "session: out of memory");
@@ -119,14 +113,22 @@ void rkv_session_free(rkv_session *s)
 
 void rkv_session_forget(rkv_session *s)
 {
-    for (int l = 0; l < s->m->config.n_layer; l++) {
+    const rkv_config *c = &s->m->config;
+    for (int l = 0; l < c->n_layer; l++)
         rkv_kv_clear(s->kv, l);
-        s->budget[l] = 0;
-    }
+    memset(s->budget, 0, (size_t)c->n_layer * (size_t)c->n_kv_head * sizeof *s->budget);
     rkv_mem_free(s->seen.q);
     rkv_mem_free(s->seen.mass);
     s->seen = (rkv_observation){0};
     s->n_past = s->n_prompt = s->cap = s->compressed = s->has_logits = 0;
+}
+
+int rkv_session_n_shrinking(const rkv_session *s, int l, int n)
+{
+    int count = 0;
+    for (int h = 0; h < s->m->config.n_kv_head; h++)
+        count += !rkv_session_skips(s, l) && rkv_session_budgets(s, l)[h] < n;
+    return count;
 }
 
 int rkv_session_room(const rkv_session *s)
@@ -196,7 +198,8 @@ rkv_status rkv_session_fork(rkv_session **out, const rkv_session *from, rkv_erro
     s->cap = from->cap;
     s->compressed = from->compressed;
     s->has_logits = from->has_logits;
-    memcpy(s->budget, from->budget, (size_t)s->m->config.n_layer * sizeof *s->budget);
+    memcpy(s->budget, from->budget,
+           (size_t)s->m->config.n_layer * (size_t)s->m->config.n_kv_head * sizeof *s->budget);
     if (from->has_logits)
         memcpy(s->logits, from->logits, (size_t)s->m->config.n_vocab * sizeof *s->logits);
     *out = s;
@@ -258,8 +261,10 @@ rkv_kv_info rkv_session_kv_info(const rkv_session *s)
             continue;
         }
         i.bytes_full += (uint64_t)s->n_past * slot * (uint64_t)c->n_kv_head;
-        i.n_kept += s->budget[l];
+        for (int h = 0; h < c->n_kv_head; h++)
+            i.n_kept += rkv_session_budgets(s, l)[h];
     }
+    i.n_kept /= c->n_kv_head;                   /* exact: so is the total */
     return i;
 }
 
@@ -268,14 +273,19 @@ uint64_t rkv_session_plan_bytes(const rkv_session *s)
     return s->plan_bytes;
 }
 
-int rkv_session_layer_budget(const rkv_session *s, int l)
+static int is_head(const rkv_session *s, int l, int kv_head)
 {
-    return l >= 0 && l < s->m->config.n_layer ? s->budget[l] : 0;
+    return l >= 0 && l < s->m->config.n_layer && kv_head >= 0 && kv_head < s->m->config.n_kv_head;
+}
+
+int rkv_session_head_budget(const rkv_session *s, int l, int kv_head)
+{
+    return is_head(s, l, kv_head) ? rkv_session_budgets(s, l)[kv_head] : 0;
 }
 
 int rkv_session_kept(const rkv_session *s, int l, int kv_head, const int32_t **pos)
 {
-    if (l < 0 || l >= s->m->config.n_layer || kv_head < 0 || kv_head >= s->m->config.n_kv_head)
+    if (!is_head(s, l, kv_head))
         return 0;
     const rkv_kv_head *h = rkv_kv_at(s->kv, l, kv_head);
     *pos = h->pos;

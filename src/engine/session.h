@@ -25,7 +25,7 @@ struct rkv_session {
     int n_past;                 /* positions taken */
     int n_prompt;               /* length of the first prompt; 0 before it */
     int cap;                    /* mean budget per layer and KV head */
-    int *budget;                /* [n_layer] per KV head, of the first prompt */
+    int *budget;                /* [n_layer][n_kv_head], of the first prompt */
     int compressed;
     uint64_t plan_bytes;        /* of all allocations at the peak of the last prefill */
     rkv_observation seen;
@@ -41,6 +41,15 @@ void rkv_session_forget(rkv_session *s);
 /* Tokens of room that a head is given beyond what it holds: what is left of n_ctx, within reason.
  */
 int rkv_session_room(const rkv_session *s);
+
+/* Budgets [n_kv_head] of layer l. */
+static inline int *rkv_session_budgets(const rkv_session *s, int l)
+{
+    return s->budget + (ptrdiff_t)l * s->m->config.n_kv_head;
+}
+
+/* Heads of layer l whose budget is below n; 0 for a layer that is outside the budget. */
+int rkv_session_n_shrinking(const rkv_session *s, int l, int n);
 
 /* The layer is outside the budget. */
 static inline int rkv_session_skips(const rkv_session *s, int l)
@@ -64,20 +73,22 @@ rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_
 float *rkv_session_seen_q(const rkv_session *s, int l);
 float *rkv_session_seen_mass(const rkv_session *s, int l, int n);
 
-/* compress.c: chooses and keeps slots of layer l of the first prompt, all heads, by what was seen
- * of it, leaving `room` free slots in each. RKV_E_MEM: some heads may be done, the others are as
- * they were. */
+/* compress.c: chooses and keeps slots of layer l of the first prompt, in all heads whose budget
+ * asks for it, by what was seen of it, leaving `room` free slots in each of these. RKV_E_MEM: some
+ * heads may be done, the others are as they were. */
 rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
                                       rkv_error *e);
 
-/* Floats of scratch that this takes for each KV head of a layer of n slots. */
-size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n);
+/* Bytes that this takes meanwhile in layer l of n slots: scratch of the heads that shrink, and what
+ * they keep. */
+size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int l, int n);
 
 /* Scores of one head of an uncompressed layer of the first prompt, by the policy's selector:
- * score[n - window] of n slots, room for n. scratch: rkv_session_compress_floats. The kept slots of
+ * score[n - window] of n slots, room for n. scratch: rkv_session_score_floats. The kept slots of
  * any budget are rkv_keep_best of them. */
 void rkv_session_score_head(const rkv_session *s, const rkv_policy *p, int l, int h, float *score,
                             float *scratch);
+size_t rkv_session_score_floats(const rkv_session *s, const rkv_policy *p, int n);
 
 /* RKV_E_ARG: the session holds more or less than its first prompt, is compressed, or has not
  * observed what the policy needs. */

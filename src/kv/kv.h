@@ -32,9 +32,9 @@ static inline rkv_kv_head *rkv_kv_at(const rkv_kv *kv, int l, int h)
 
 rkv_kv_view rkv_kv_view_of(const rkv_kv *kv, int l, int h);
 
-/* Room for cap slots in every head of layer l (never shrinks); what is there stays. On RKV_E_MEM
- * the layer is as it was. */
-rkv_status rkv_kv_reserve(rkv_kv *kv, int l, int cap, rkv_error *e);
+/* Room for `more` slots behind what each head of layer l holds (never shrinks); what is there
+ * stays. RKV_E_MEM: some heads may have it. */
+rkv_status rkv_kv_reserve(rkv_kv *kv, int l, int more, rkv_error *e);
 
 /* Appends n slots at positions pos0, pos0 + 1, ... to one head; k, v: rows of d_head floats, ldk
  * and ldv floats apart. Room must have been reserved. Different heads may be appended to at the

@@ -85,10 +85,11 @@ static rkv_status no_memory(const rkv_kv *kv, int l, int cap, rkv_error *e)
                     (unsigned long long)rkv_mem_available(NULL));
 }
 
-rkv_status rkv_kv_reserve(rkv_kv *kv, int l, int cap, rkv_error *e)
+rkv_status rkv_kv_reserve(rkv_kv *kv, int l, int more, rkv_error *e)
 {
     for (int h = 0; h < kv->n_kv_head; h++) {
         rkv_kv_head *old = rkv_kv_at(kv, l, h);
+        const int cap = old->n_slot + more;
         if (old->cap >= cap)
             continue;
         rkv_kv_head grown = head_alloc(kv, cap);

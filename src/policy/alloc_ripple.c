@@ -5,24 +5,22 @@
 
 #include <math.h>
 
-static rkv_status weights(double *w, const rkv_policy *p, const int *index, int n, rkv_error *e)
+static rkv_status weights(double *w, const rkv_division *d, rkv_error *e)
 {
-    if (!p->profile)
-        return rkv_fail(e, RKV_E_ARG,
-                        "policy: allocator 'ripple' needs a profile of the model; make one "
-                        "with rkv profile and name it with --kv-profile");
+    const rkv_profile *profile = d->p->profile;
     double low = INFINITY, high = -INFINITY;
-    for (int u = 0; u < n; u++) {
-        const double s = rkv_profile_sensitivity(p->profile, index[u]);
+    for (int u = 0; u < d->n; u++) {
+        const double s = rkv_profile_sensitivity(profile, d->unit[u].layer);
         if (!isfinite(s))
             return rkv_fail(e, RKV_E_MISMATCH,
-                            "policy: the profile has no sensitivity for layer %d", index[u]);
+                            "policy: the profile has no sensitivity for layer %d",
+                            d->unit[u].layer);
         low = fmin(low, s);
         high = fmax(high, s);
     }
-    for (int u = 0; u < n; u++) {
-        const double s = rkv_profile_sensitivity(p->profile, index[u]);
-        w[u] = pow(p->ratio, high > low ? (s - low) / (high - low) : 0.0);
+    for (int u = 0; u < d->n; u++) {
+        const double s = rkv_profile_sensitivity(profile, d->unit[u].layer);
+        w[u] = pow(d->p->ratio, high > low ? (s - low) / (high - low) : 0.0);
     }
     return RKV_OK;
 }

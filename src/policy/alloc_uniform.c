@@ -2,10 +2,10 @@
 #include "config.h"
 #include "policy/policy.h"
 
-static rkv_status weights(double *w, const rkv_policy *p, const int *index, int n, rkv_error *e)
+static rkv_status weights(double *w, const rkv_division *d, rkv_error *e)
 {
-    (void)p, (void)index, (void)e;
-    for (int u = 0; u < n; u++)
+    (void)e;
+    for (int u = 0; u < d->n; u++)
         w[u] = 1.0;
     return RKV_OK;
 }

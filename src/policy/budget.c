@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 
@@ -50,53 +50,46 @@ static double water_level(const double *w, int n, double total, double lo, doubl
     return weight > 0.0 ? (total - fixed) / weight : b;
 }
 
-/* Gives one token each to the `left` units with the largest remainders, ties to the lower unit. */
-static void round_up(int *b, double *remainder, int n, int64_t left, int hi)
+static int by_part(const void *a, const void *b)
 {
-    for (; left > 0; left--) {
-        int best = -1;
-        for (int u = 0; u < n; u++)
-            if (b[u] < hi && (best < 0 || remainder[u] > remainder[best]))
-                best = u;
-        b[best]++;
-        remainder[best] -= 1.0;
-    }
+    const rkv_part *x = a, *y = b;
+    return x->x != y->x ? (x->x > y->x ? -1 : 1) : x->unit - y->unit;
 }
 
-/* Takes one token each from those with the smallest, ties from the higher unit: shares that are
- * whole but for noise may have been rounded up too many times. */
-static void round_down(int *b, double *remainder, int n, int64_t over, int lo)
+void rkv_round_parts(int *b, rkv_part *part, int n, int64_t total, int lo, int hi)
 {
-    for (; over > 0; over--) {
-        int best = -1;
-        for (int u = 0; u < n; u++)
-            if (b[u] > lo && (best < 0 || remainder[u] <= remainder[best]))
-                best = u;
-        b[best]--;
-        remainder[best] += 1.0;
+    assert((int64_t)n * lo <= total && total <= (int64_t)n * hi);
+    int64_t left = total;
+    for (int u = 0; u < n; u++) {
+        /* A share that is whole but for noise is whole: ties must not hang on noise, which grows
+         * with the share; but half a token is none. */
+        const double x = part[u].x;
+        const int whole = fabs(x - round(x)) < fmin(1e-9 * (1.0 + x), 1e-3);
+        b[u] = (int)clamp(whole ? round(x) : floor(x), lo, hi);
+        part[u] = (rkv_part){x - b[u], u};
+        left -= b[u];
     }
+    qsort(part, (size_t)n, sizeof *part, by_part);
+    /* Once around is enough but for noise. Shares that are whole but for it may have been rounded
+     * up too many times: then the smallest remainders give back. */
+    for (int i = 0; left > 0; i = i + 1 < n ? i + 1 : 0)
+        if (b[part[i].unit] < hi)
+            b[part[i].unit]++, left--;
+    for (int i = n - 1; left < 0; i = i > 0 ? i - 1 : n - 1)
+        if (b[part[i].unit] > lo)
+            b[part[i].unit]--, left++;
 }
 
 void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, double bound,
-                double *real)
+                rkv_part *part)
 {
-    assert((int64_t)n * lo <= total && total <= (int64_t)n * hi);
     const double mean = (double)total / n;
     const double low = bound > 1.0 ? fmax(lo, mean / bound) : lo;
     const double high = bound > 1.0 ? fmin(hi, mean * bound) : hi;
     const double lambda = water_level(w, n, (double)total, low, high);
-    int64_t given = 0;
-    for (int u = 0; u < n; u++) {
-        /* A share that is whole but for the rounding of lambda is whole: ties must not hang on
-         * noise, which grows with the share; but half a token is none. */
-        const double x = clamp(lambda * w[u], low, high);
-        const int whole = fabs(x - round(x)) < fmin(1e-9 * (1.0 + x), 1e-3);
-        b[u] = (int)(whole ? round(x) : floor(x));
-        real[u] = x - b[u];
-        given += b[u];
-    }
-    round_up(b, real, n, total - given, hi);
-    round_down(b, real, n, given - total, lo);
+    for (int u = 0; u < n; u++)
+        part[u] = (rkv_part){clamp(lambda * w[u], low, high), u};
+    rkv_round_parts(b, part, n, total, lo, hi);
 }
 
 int rkv_budget_share(double share, int n)
@@ -104,8 +97,8 @@ int rkv_budget_share(double share, int n)
     return (int)floor(share * n + 0.5 + fmax(1e-7, 1e-15 * n));
 }
 
-rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_unit, int n, double bytes_per_token,
-                          rkv_error *e)
+rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_layer, int n,
+                          double bytes_per_token, rkv_error *e)
 {
     const int floor_tokens = p->window + RKV_FLOOR_EXTRA;
     double want = n;
@@ -117,8 +110,8 @@ rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_unit, int n, doub
         want = floor(p->budget);
         snprintf(shown, sizeof shown, "%g tokens", p->budget);
     } else if (p->budget_kind == RKV_BUDGET_BYTES) {
-        want = floor(p->budget / (bytes_per_token * n_unit));
-        want -= want * bytes_per_token * n_unit > p->budget;    /* the quotient was rounded up */
+        want = floor(p->budget / (bytes_per_token * n_layer));
+        want -= want * bytes_per_token * n_layer > p->budget;    /* the quotient was rounded up */
         snprintf(shown, sizeof shown, "%g bytes", p->budget);
     }
     if (want >= n || n <= floor_tokens) {       /* nothing to remove: the prompt is left alone */
@@ -137,66 +130,108 @@ rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_unit, int n, doub
     return RKV_OK;
 }
 
-static rkv_status divide_units(int *budget, const rkv_policy *p, const int *index, int n_unit,
-                               int cap, int n_token, rkv_error *e)
+/* Clip, then mean 1: METHOD section 2. */
+static void bound_weights(double *w, int n, double gamma)
 {
-    const rkv_allocator *a = rkv_allocator_find(p->allocator);
-    double *w = rkv_mem_alloc((size_t)n_unit * 2 * sizeof *w);
-    int *b = rkv_mem_alloc((size_t)n_unit * sizeof *b);
-    rkv_status s = RKV_OK;
-    if (!w || !b)
-        s = rkv_fail(e, RKV_E_MEM, "budget: out of memory for %d layers", n_unit);
-    if (!s)
-        s = a->weights(w, p, index, n_unit, e);
-    if (!s) {
-        if (a->bounded) {                       /* clip, then mean 1: METHOD section 2 */
-            double sum = 0.0;
-            for (int u = 0; u < n_unit; u++)
-                sum += w[u] = clamp(w[u], 1.0 / p->gamma, p->gamma);
-            for (int u = 0; u < n_unit; u++)
-                w[u] *= n_unit / sum;
-        }
-        const int lo = cap < n_token ? p->window + RKV_FLOOR_EXTRA : n_token;
-        rkv_divide(b, w, n_unit, (int64_t)cap * n_unit, lo, n_token, a->bounded ? p->gamma : 0.0,
-                   w + n_unit);
-        for (int u = 0; u < n_unit; u++)
-            budget[index[u]] = b[u];
+    double sum = 0.0;
+    for (int u = 0; u < n; u++)
+        sum += w[u] = clamp(w[u], 1.0 / gamma, gamma);
+    for (int u = 0; u < n; u++)
+        w[u] *= n / sum;
+}
+
+/* b[u] of the units, by the policy's allocator. x: n doubles, part: n of scratch. */
+static rkv_status divide(int *b, const rkv_division *d, double *x, rkv_part *part, rkv_error *e)
+{
+    const rkv_allocator *a = rkv_allocator_find(d->p->allocator);
+    if (a->shares) {
+        RKV_TRY(a->shares(x, d, e));
+        for (int u = 0; u < d->n; u++)
+            part[u] = (rkv_part){x[u], u};
+        rkv_round_parts(b, part, d->n, d->total, d->lo, d->hi);
+        return RKV_OK;
     }
-    rkv_mem_free(w);
+    RKV_TRY(a->weights(x, d, e));
+    if (a->bounded)
+        bound_weights(x, d->n, d->p->gamma);
+    rkv_divide(b, x, d->n, d->total, d->lo, d->hi, a->bounded ? d->p->gamma : 0.0, part);
+    return RKV_OK;
+}
+
+/* Budgets of all heads of the layers in `unit`, whose heads are -1, room for as many units as there
+ * are heads. */
+static rkv_status divide_layers(int *budget, rkv_division *d, rkv_unit *unit, int cap,
+                                rkv_error *e)
+{
+    const int n_head = d->n_kv_head, n_layer = d->n;
+    if (rkv_allocator_find(d->p->allocator)->by_head && !d->p->unit_layers) {
+        d->n = n_layer * n_head;
+        for (int u = d->n - 1; u >= 0; u--)
+            unit[u] = (rkv_unit){unit[u / n_head].layer, u % n_head};
+    }
+    d->total = (int64_t)cap * d->n;
+    double *x = rkv_mem_alloc((size_t)d->n * sizeof *x);
+    rkv_part *part = rkv_mem_alloc((size_t)d->n * sizeof *part);
+    int *b = rkv_mem_alloc((size_t)d->n * sizeof *b);
+    rkv_status s = RKV_OK;
+    if (!x || !part || !b)
+        s = rkv_fail(e, RKV_E_MEM, "budget: out of memory for %d budgets", d->n);
+    else
+        s = divide(b, d, x, part, e);
+    for (int u = 0; !s && u < d->n; u++)
+        for (int h = 0; h < n_head; h++)
+            if (unit[u].head < 0 || unit[u].head == h)
+                budget[unit[u].layer * n_head + h] = b[u];
+    rkv_mem_free(x);
+    rkv_mem_free(part);
     rkv_mem_free(b);
     return s;
 }
 
-rkv_status rkv_budget_layers(int *budget, int *cap_out, const rkv_policy *p, int n_layer,
-                             const uint8_t *skip, int n_token, double bytes_per_token, rkv_error *e)
+static rkv_status check_sizes(const rkv_policy *p, int n_layer, int n_kv_head, int n_token,
+                              double bytes_per_token, rkv_error *e)
 {
-    RKV_TRY(rkv_policy_check(p, e));
-    if (n_layer < 1 || n_token < 1)
+    enum { MOST = 1 << 20 };
+    if (n_layer < 1 || n_kv_head < 1 || n_token < 1 || n_layer > MOST / n_kv_head)
         return rkv_fail(e, RKV_E_ARG,
-                        "budget: %d layers and %d tokens, expected at least 1 of each", n_layer,
-                        n_token);
+                        "budget: %d layers of %d KV heads and %d tokens, expected at least 1 of "
+                        "each, and at most %d heads in all", n_layer, n_kv_head, n_token, MOST);
     if (p->budget_kind == RKV_BUDGET_BYTES && rkv_policy_active(p) &&
         !(bytes_per_token > 0.0 && bytes_per_token < INFINITY))
         return rkv_fail(e, RKV_E_ARG,
                         "budget: a token of %g bytes, expected more than 0 for a budget in bytes",
                         bytes_per_token);
-    int *index = rkv_mem_alloc((size_t)n_layer * sizeof *index);
-    if (!index)
-        return rkv_fail(e, RKV_E_MEM, "budget: out of memory for %d layers", n_layer);
-    int n_unit = 0, cap = n_token;
-    for (int l = 0; l < n_layer; l++) {
-        budget[l] = n_token;
+    return RKV_OK;
+}
+
+rkv_status rkv_budget_heads(int *budget, int *cap_out, const rkv_policy *p, int n_layer,
+                            int n_kv_head, const uint8_t *skip, int n_token,
+                            double bytes_per_token, rkv_error *e)
+{
+    RKV_TRY(rkv_policy_check(p, e));
+    RKV_TRY(check_sizes(p, n_layer, n_kv_head, n_token, bytes_per_token, e));
+    const int n_head = n_layer * n_kv_head;
+    rkv_unit *unit = rkv_mem_alloc((size_t)n_head * sizeof *unit);
+    if (!unit)
+        return rkv_fail(e, RKV_E_MEM, "budget: out of memory for %d budgets", n_head);
+    int n = 0, cap = n_token;
+    for (int l = 0; l < n_layer; l++)
         if (!skip || !skip[l])
-            index[n_unit++] = l;
-    }
+            unit[n++] = (rkv_unit){l, -1};
+    for (int i = 0; i < n_head; i++)
+        budget[i] = n_token;
     rkv_status s = RKV_OK;
-    if (n_unit && rkv_policy_active(p)) {
-        s = rkv_budget_cap(&cap, p, n_unit, n_token, bytes_per_token, e);
+    if (n && rkv_policy_active(p)) {
+        s = rkv_policy_check_profile(p, e);
         if (!s)
-            s = divide_units(budget, p, index, n_unit, cap, n_token, e);
+            s = rkv_budget_cap(&cap, p, n, n_token, bytes_per_token, e);
+        rkv_division d = {.p = p, .unit = unit, .n = n, .n_kv_head = n_kv_head, .hi = n_token,
+                          .lo = cap < n_token ? p->window + RKV_FLOOR_EXTRA : n_token};
+        if (!s)
+            s = divide_layers(budget, &d, unit, cap, e);
     }
     if (!s && cap_out)
         *cap_out = cap;
-    rkv_mem_free(index);
+    rkv_mem_free(unit);
     return s;
 }

@@ -161,6 +161,35 @@ int rkv_policy_observes(const rkv_policy *p)
            (rkv_selector_find(p->selector)->needs_mass ? RKV_OBSERVE_MASS : 0);
 }
 
+/* The profile has what the policy's curves are read from: see rkv_curve_of. */
+static int has_curves(const rkv_policy *p)
+{
+    const double *grid, *damage;
+    const int heads = rkv_profile_curve(p->profile, p->curves_measured, 0, 0, &grid, &damage);
+    const int layers = rkv_profile_curve(p->profile, p->curves_measured, 0, -1, &grid, &damage);
+    return p->unit_layers ? layers || (heads && !p->curves_measured) : heads;
+}
+
+rkv_status rkv_policy_check_profile(const rkv_policy *p, rkv_error *e)
+{
+    const rkv_allocator *a = rkv_allocator_find(p->allocator);
+    const int layers = p->unit_layers && p->curves_measured;
+    const char *signals = !p->curves_measured ? "curves" : layers ? "layer-curves" : "head-curves";
+    if (a->needs_profile && !p->profile)
+        return rkv_fail(e, RKV_E_ARG,
+                        "policy: allocator '%s' needs a profile of the model; make one with "
+                        "rkv profile%s%s and name it with --kv-profile",
+                        a->name, a->needs_curves ? " --signals " : "",
+                        a->needs_curves ? signals : "");
+    if (a->needs_curves && !has_curves(p))
+        return rkv_fail(e, RKV_E_MISMATCH,
+                        "policy: allocator '%s': the profile has no %s damage curves of each %s; "
+                        "make one that has with rkv profile --signals %s",
+                        a->name, p->curves_measured ? "measured" : "estimated",
+                        layers ? "layer" : "KV head", signals);
+    return RKV_OK;
+}
+
 static rkv_status out_of_range(const char *what, double v, const char *range, rkv_error *e)
 {
     return rkv_fail(e, RKV_E_ARG, "policy: %s is %g, expected %s", what, v, range);
@@ -184,6 +213,10 @@ rkv_status rkv_policy_check(const rkv_policy *p, rkv_error *e)
         return out_of_range("ratio r", p->ratio, "1 to 1e6", e);
     if (!(p->gamma >= 1.0 && p->gamma <= 1e6))
         return out_of_range("gamma", p->gamma, "1 to 1e6", e);
+    if (p->curves_measured < 0 || p->curves_measured > 1)
+        return out_of_range("curves_measured", p->curves_measured, "0 or 1", e);
+    if (p->unit_layers < 0 || p->unit_layers > 1)
+        return out_of_range("unit_layers", p->unit_layers, "0 or 1", e);
     if (p->budget_kind == RKV_BUDGET_SHARE && !(p->budget > 0.0 && p->budget <= 1.0))
         return out_of_range("budget in %", 100.0 * p->budget, "more than 0 and at most 100", e);
     if (p->budget_kind != RKV_BUDGET_NONE && !(p->budget > 0.0 && p->budget < 1e18))

@@ -1,6 +1,6 @@
 /* Which prompt tokens stay: a selector scores the tokens of one KV head, an allocator divides the
- * budget over layers. Any pair combines. Budgets are integers with an exact total; nothing falls
- * back silently. Rules: METHOD sections 2, 3 and 7. */
+ * budget over layers or KV heads. Any pair combines. Budgets are integers with an exact total;
+ * nothing falls back silently. Rules: METHOD sections 2, 3, 7 and 8. */
 #ifndef RKV_POLICY_H
 #define RKV_POLICY_H
 
@@ -51,23 +51,66 @@ void rkv_pool_mean(float *out, const float *x, int n, int kernel);
 
 /* ---- allocators ---- */
 
+typedef struct rkv_unit {       /* what has a budget of its own */
+    int layer, head;            /* head -1: all KV heads of the layer, alike */
+} rkv_unit;
+
+typedef struct rkv_division {   /* what is divided among whom */
+    const rkv_policy *p;
+    const rkv_unit *unit;       /* [n], ascending */
+    int n, n_kv_head;
+    int lo, hi;                 /* tokens that a unit gets at least and at most */
+    int64_t total;              /* n lo <= total <= n hi */
+} rkv_division;
+
 typedef struct rkv_allocator {
     const char *name;
-    int needs_profile;
-    /* Positive weights of n units: the share each would like of the budget. index[u]: the unit's
-     * layer. */
-    rkv_status (*weights)(double *w, const rkv_policy *p, const int *index, int n, rkv_error *e);
+    int needs_profile, needs_curves;
+    int by_head;                /* units are KV heads, unless the policy says layers */
     int bounded;                /* weights stay within [1 / gamma, gamma] of the mean */
+    /* One of the two. Positive weights [n]: the share each unit would like of the budget. */
+    rkv_status (*weights)(double *w, const rkv_division *d, rkv_error *e);
+    /* Real budgets [n] in tokens, within [lo, hi], whose sum is the total but for rounding. */
+    rkv_status (*shares)(double *x, const rkv_division *d, rkv_error *e);
 } rkv_allocator;
 
 const rkv_allocator *rkv_allocator_find(const char *name);     /* NULL: unknown */
 
-/* b[u] = integers with sum total, within [lo, hi], nearest to lambda w[u] with one lambda for all
- * (water-filling), rounded by largest remainder, ties to the lower unit. w > 0; n lo <= total <= n
- * hi. bound > 1 additionally keeps each real value within [total / n / bound, total / n * bound].
- * real: n doubles of scratch. */
+/* The policy has the profile, and the profile the curves, that its allocator looks at; RKV_E_ARG
+ * or RKV_E_MISMATCH says how to make them. */
+rkv_status rkv_policy_check_profile(const rkv_policy *p, rkv_error *e);
+
+typedef struct rkv_curve {      /* damage of a unit in nats, by the share of tokens it keeps */
+    int n;                      /* from 1 on */
+    double share[RKV_MAX_GRID], damage[RKV_MAX_GRID]; /* positive, never rising with the share */
+    double log_share[RKV_MAX_GRID], log_damage[RKV_MAX_GRID];
+} rkv_curve;
+
+/* The curve of unit u of a division whose policy passes rkv_policy_check_profile: of the policy's
+ * kind, damage below 1e-12 taken for that. A layer without an estimated curve of its own has the
+ * sum of its heads'. RKV_E_MISMATCH: not of this model. */
+rkv_status rkv_curve_of(rkv_curve *c, const rkv_division *d, int u, rkv_error *e);
+
+/* Its damage at a share in (0, 1]: linear in the logarithms, below the first point along the line
+ * of the first two; linear to 0 from the last point, and from the only one. Never rises with the
+ * share. log_share: its logarithm. Source: METHOD section 8. */
+double rkv_curve_at(const rkv_curve *c, double share, double log_share);
+
+typedef struct rkv_part {       /* of a total */
+    double x;
+    int unit;
+} rkv_part;
+
+/* b[u] = integers with sum total, within [lo, hi], by largest remainder of the real shares
+ * part[u].x of unit u, ties to the lower unit. Those lie within [lo, hi] and sum to the total but
+ * for noise; n lo <= total <= n hi. part is used up. */
+void rkv_round_parts(int *b, rkv_part *part, int n, int64_t total, int lo, int hi);
+
+/* The same of shares lambda w[u] with one lambda for all (water-filling). w > 0. bound > 1
+ * additionally keeps each real value within [total / n / bound, total / n * bound]. part: n of
+ * scratch. */
 void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, double bound,
-                double *real);
+                rkv_part *part);
 
 /* Tokens that a share of n is: floor(share n + 0.5). A share is a decimal fraction: half a token
  * must not be lost to its binary rounding. */
@@ -75,8 +118,8 @@ int rkv_budget_share(double share, int n);
 
 /* Mean budget per layer and head for a prompt of n tokens; n when everything stays. RKV_E_ARG: the
  * floor of window + 4 does not fit. */
-rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_unit, int n, double bytes_per_token,
-                          rkv_error *e);
+rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_layer, int n,
+                          double bytes_per_token, rkv_error *e);
 
 /* Ranges of the numeric options; names of selector and allocator. */
 rkv_status rkv_policy_check(const rkv_policy *p, rkv_error *e);

@@ -14,6 +14,7 @@ typedef struct bench {          /* scratch for the m layers in the budget */
     const rkv_profile *p;
     rkv_profile guess;          /* p's layers with other means, for the allocator */
     int m, *layer;              /* [m] */
+    rkv_unit *unit;             /* [m] the same, for the allocator */
     double *mean, *weight, *rank;       /* [m], [m], [2 m] */
     rkv_ranked *ranked;         /* [m] */
     rkv_layer_signal *signal;   /* [n_layer] of guess */
@@ -22,6 +23,7 @@ typedef struct bench {          /* scratch for the m layers in the budget */
 static void bench_free(bench *b)
 {
     rkv_mem_free(b->layer);
+    rkv_mem_free(b->unit);
     rkv_mem_free(b->mean);
     rkv_mem_free(b->ranked);
     rkv_mem_free(b->signal);
@@ -32,16 +34,19 @@ static rkv_status bench_make(bench *b, const rkv_profile *p, rkv_error *e)
     const size_t n = (size_t)p->n_layer;
     *b = (bench){.p = p};
     b->layer = rkv_mem_alloc(n * sizeof *b->layer);
+    b->unit = rkv_mem_alloc(n * sizeof *b->unit);
     b->mean = rkv_mem_alloc(4 * n * sizeof *b->mean);
     b->ranked = rkv_mem_alloc(n * sizeof *b->ranked);
     b->signal = rkv_mem_calloc(n, sizeof *b->signal);
-    if (!b->layer || !b->mean || !b->ranked || !b->signal) {
+    if (!b->layer || !b->unit || !b->mean || !b->ranked || !b->signal) {
         bench_free(b);
         return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d layers", p->n_layer);
     }
     for (int l = 0; l < p->n_layer; l++)
-        if (p->sensitivity[l].in_budget)
+        if (p->sensitivity[l].in_budget) {
+            b->unit[b->m] = (rkv_unit){l, -1};
             b->layer[b->m++] = l;
+        }
     b->weight = b->mean + n;
     b->rank = b->mean + 2 * n;
     b->guess.n_layer = p->n_layer;
@@ -66,9 +71,10 @@ static rkv_status budgets_of(bench *b, rkv_error *e)
 {
     rkv_policy policy = rkv_policy_default();
     policy.profile = &b->guess;
+    const rkv_division d = {.p = &policy, .unit = b->unit, .n = b->m};
     for (int u = 0; u < b->m; u++)
         b->signal[b->layer[u]].mean = b->mean[u];
-    RKV_TRY(rkv_allocator_find("ripple")->weights(b->weight, &policy, b->layer, b->m, e));
+    RKV_TRY(rkv_allocator_find("ripple")->weights(b->weight, &d, e));
     double sum = 0.0;
     for (int u = 0; u < b->m; u++)
         sum += b->weight[u];

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "rkv.h"
 
-enum { RKV_PROFILE_VERSION = 1, RKV_MAX_GRID = 32 };
+enum { RKV_PROFILE_VERSION = 1 };
 
 typedef struct rkv_layer_signal {
     int in_budget;              /* 0: sliding window, left out; the rest is then NaN */
