@@ -74,7 +74,7 @@ static int queries_of(const rkv_policy *p, int n)
     return want < n ? want : n;
 }
 
-size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n)
+size_t rkv_session_score_floats(const rkv_session *s, const rkv_policy *p, int n)
 {
     const rkv_config *c = &s->m->config;
     const rkv_selector *selector = rkv_selector_find(p->selector);
@@ -101,7 +101,7 @@ size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int
 {
     job j = {.s = s, .n = n, .budget = rkv_session_budgets(s, l)};
     const size_t n_keep = list_heads(&j);
-    return (size_t)j.n_shrinking * rkv_session_compress_floats(s, p, n) * sizeof *j.scratch +
+    return (size_t)j.n_shrinking * rkv_session_score_floats(s, p, n) * sizeof *j.scratch +
            n_keep * sizeof *j.keep;
 }
 
@@ -129,8 +129,7 @@ static job job_of(const rkv_session *s, const rkv_policy *p, int l)
              .mass = rkv_session_seen_mass(s, l, n),
              .l = l,
              .n = n,
-             .budget = rkv_session_budgets(s, l),
-             .head_floats = rkv_session_compress_floats(s, p, n)};
+             .head_floats = rkv_session_score_floats(s, p, n)};
     if (j.n_query)      /* more may have been seen than the policy looks at: the last of them */
         j.q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j.n_query) *
               (size_t)c->n_head * (size_t)c->d_head;
@@ -148,6 +147,7 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
                                       rkv_error *e)
 {
     job j = job_of(s, p, l);
+    j.budget = rkv_session_budgets(s, l);
     const size_t n_keep = list_heads(&j);
     if (!j.n_shrinking)
         return RKV_OK;

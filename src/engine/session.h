@@ -91,14 +91,12 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
  * they keep. */
 size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int l, int n);
 
-/* Floats of scratch that choosing takes for each KV head of a layer of n slots. */
-size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n);
-
 /* Scores of one head of an uncompressed layer of the first prompt, by the policy's selector:
- * score[n - window] of n slots, room for n. scratch: rkv_session_compress_floats. The kept slots of
+ * score[n - window] of n slots, room for n. scratch: rkv_session_score_floats. The kept slots of
  * any budget are rkv_keep_best of them. */
 void rkv_session_score_head(const rkv_session *s, const rkv_policy *p, int l, int h, float *score,
                             float *scratch);
+size_t rkv_session_score_floats(const rkv_session *s, const rkv_policy *p, int n);
 
 /* RKV_E_ARG: the session holds more or less than its first prompt, is compressed, or has not
  * observed what the policy needs. */
