@@ -45,7 +45,7 @@ class OutOfTime(Exception):
 
 
 class Unknown(Exception):
-    """An option that this build of the command does not have."""
+    """Options that this build of the command does not take."""
 
 
 def domain_samples(samples, domain):
@@ -128,13 +128,12 @@ class Meter:
         at, began = len(old["tried"]), time.time()
         done = subprocess.run([self.a.rkv, *map(str, base), "--examples", str(at + 1)], capture_output=True, text=True,
                               check=False)
-        if done.returncode == 2 and ("unknown option" in done.stderr or "expected" in done.stderr
-                                     and "--signals" in done.stderr):
-            raise Unknown(done.stderr.strip())
-        old["tried"].append(lines[at][0])
         short = "is usable" in done.stderr      # no example at all so far
+        if done.returncode == 2 and not short:
+            raise Unknown(done.stderr.strip())
         if done.returncode and not short:
             raise library.Failed(done.stderr.strip())
+        old["tried"].append(lines[at][0])
         made = {} if short else json.loads(profile.read_text(encoding="utf-8"))
         used = made["examples"]["used"] if made else 0
         if used > len(old["examples"]):
