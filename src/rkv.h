@@ -221,6 +221,9 @@ typedef struct rkv_profile_options {
     int ranks;              /* 1: when mpirun started the process, its ranks share the examples */
     int n_ctx;              /* longest prompt in tokens, longer ones are skipped; 0: the model's */
     int n_thread;           /* 0: all this process may use */
+    uint64_t memory;        /* bytes that weights and work may take: as many examples go through the
+                               layers together as fit, and share each reading of the weights; with
+                               load mode "stream" that may be a part of the model. 0: one example */
     const char *resume_dir; /* keep finished work here and start from it; NULL: nowhere */
     rkv_progress_fn *progress;
     void *progress_ctx;

@@ -78,6 +78,21 @@ static int read_shard(rkv_profile_options *po, const char *text)
     return usage("--shard: '%.40s', expected I/N with I from 1 to N, such as 1/4", text);
 }
 
+static int read_memory(uint64_t *out, const char *text)
+{
+    static const char unit[] = "kmgt";
+    char *end;
+    double v = isdigit((unsigned char)*text) ? strtod(text, &end) : 0.0;
+    const char *u = v > 0.0 && *end ? strchr(unit, tolower((unsigned char)*end)) : NULL;
+    for (const char *c = unit; u && c <= u; c++)
+        v *= 1024.0;
+    if (v >= 1.0 && v < 0x1p62 && (u ? !end[1] : !*end)) {
+        *out = (uint64_t)v;
+        return 0;
+    }
+    return usage("--memory: '%.40s', expected bytes such as 512M or 4G", text);
+}
+
 static int read_settings(settings *s, const opts *o)
 {
     rkv_error e;
@@ -103,6 +118,8 @@ static int read_settings(settings *s, const opts *o)
         bad = read_grid(s, o->grid);
     if (!bad && o->shard)
         bad = read_shard(&s->o, o->shard);
+    if (!bad && o->memory)
+        bad = read_memory(&s->o.memory, o->memory);
     return bad;
 }
 
@@ -280,6 +297,21 @@ static int join_ranks(settings *s, opts *with)
     return 0;
 }
 
+/* Within a bound, weights of more than half of it are read by layers: the rest is for the work. */
+static int load_within(rkv_model **m, opts *with, uint64_t memory)
+{
+    const int choose = memory && !strcmp(with->load_mode, "auto");
+    if (choose)
+        with->load_mode = "mmap";
+    const int bad = load_model(m, with);
+    if (bad || !choose || rkv_model_get_info(*m)->file_bytes <= memory / 2)
+        return bad;
+    rkv_model_free(*m);
+    *m = NULL;
+    with->load_mode = "stream";
+    return load_model(m, with);
+}
+
 int cmd_profile(const opts *o)
 {
     rkv_model *m = NULL;
@@ -295,7 +327,7 @@ int cmd_profile(const opts *o)
     if (!code && !o->check)
         code = check_output(o->output);
     if (!code)
-        code = load_model(&m, &with);
+        code = load_within(&m, &with, s.o.memory);
     if (!code) {
         catch_signals();
         code = o->check ? run_check(o, m, &s) : o->shard ? run_shard(o, m, &s)

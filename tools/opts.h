@@ -11,6 +11,7 @@ enum {
 };
 
 typedef struct opts {
+    const char *memory;
     const char *model, *load_mode, *file, *prompt, *system, *ids, *logits, *data, *output, *resume;
     const char *kv_policy, *kv_budget, *kv_profile, *type_k, *type_v;
     const char *chat_template, *chat_template_file, *response, *pool, *pool_order;
