@@ -271,26 +271,27 @@ typedef enum rkv_budget_kind {
 } rkv_budget_kind;
 
 typedef struct rkv_policy {
-    const char *selector;   /* "full", "snapkv", "h2o", "observed" */
+    const char *selector;   /* "full", "snapkv", "h2o", "observed", "blend" */
     const char *allocator;  /* "uniform", "ripple", "curve", "root" */
     rkv_budget_kind budget_kind;
     double budget;
     const rkv_profile *profile; /* for all but "uniform"; must outlive the policy's use */
     int window; /* last prompt tokens, which stay; snapkv's observation window, which scores: 32 */
-    int pool_kernel;        /* snapkv's pooling, odd: 7; 1: none */
+    int pool_kernel;        /* snapkv's pooling, and blend's, odd: 7; 1: none */
     int pool_average;       /* 0: maximum; 1: mean with zero padding */
     int pool_before_mean;   /* 0: mean over the GQA group, then pooling; 1: the other way round */
     double ratio;           /* ripple's r >= 1: 1.5 */
     double gamma;           /* ripple's bound on a layer's weight, >= 1: 2 */
     int curves_measured;    /* curve and root go by 0: estimated, 1: measured damage curves */
     int unit_layers;        /* ... and budget 0: KV heads, 1: layers, all heads alike */
+    int recent;             /* blend: last prompt queries whose attention counts: 512; 0: all */
 } rkv_policy;
 
 /* Defaults of METHOD section 7 with selector "full". */
 RKV_API rkv_policy rkv_policy_default(void);
 /* Sets selector and allocator from a name: a shorthand ("full", "snapkv", "h2o", "observed",
- * "ripple") or "selector:allocator" (also with "x" or "×" between). RKV_E_ARG: unknown; the text
- * lists what there is. */
+ * "blend", "ripple", "curve") or "selector:allocator" (also with "x" or "×" between). RKV_E_ARG:
+ * unknown; the text lists what there is. */
 RKV_API rkv_status rkv_policy_set_name(rkv_policy *p, const char *name, rkv_error *e);
 /* Sets the budget from "20%", "4096" (tokens per layer and head), "512M" / "1.5G" (bytes) or
  * "full". */
@@ -298,8 +299,9 @@ RKV_API rkv_status rkv_policy_set_budget(rkv_policy *p, const char *text, rkv_er
 
 /* What a session can keep of its first prompt for rkv_session_compress: bits. */
 enum {
-    RKV_OBSERVE_QUERIES = 1,    /* queries of the options' window: for snapkv */
-    RKV_OBSERVE_MASS = 2        /* attention that each key got from all queries: h2o, observed */
+    RKV_OBSERVE_QUERIES = 1,    /* queries of the options' window: for snapkv, blend */
+    RKV_OBSERVE_MASS = 2,       /* attention that each key got from all queries: h2o, observed */
+    RKV_OBSERVE_RECENT = 4      /* ... from the last `recent` of the options' policy: blend */
 };
 
 /* The bits that rkv_session_compress will ask for with this policy; 0: it removes nothing. */
@@ -377,10 +379,10 @@ RKV_API int64_t rkv_session_n_past(const rkv_session *s);
 /* A second timeline with the same past; copies the cache. */
 RKV_API rkv_status rkv_session_fork(rkv_session **out, const rkv_session *s, rkv_error *e);
 
-/* Compresses the prompt of a session that observes what the policy needs, prefilled once, and not
- * yet compressed: the same kept sets as if its options had held this policy. RKV_E_ARG,
- * RKV_E_MISMATCH: nothing has changed. RKV_E_MEM: some heads may be compressed and others not, so
- * it cannot be tried again. */
+/* Compresses the prompt of a session that observes what the policy needs (of as many last queries,
+ * for RKV_OBSERVE_RECENT), prefilled once, and not yet compressed: the same kept sets as if its
+ * options had held this policy. RKV_E_ARG, RKV_E_MISMATCH: nothing has changed. RKV_E_MEM: some
+ * heads may be compressed and others not, so it cannot be tried again. */
 RKV_API rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *e);
 
 typedef struct rkv_kv_info {

@@ -203,10 +203,13 @@ int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
     *profile = NULL;
     p->window = o->window;
     p->pool_kernel = o->kernel;
+    p->recent = o->recent;
     p->ratio = o->r;
     p->gamma = o->gamma;
     p->pool_average = !strcmp(o->pool, "avg");
     p->pool_before_mean = !strcmp(o->pool_order, "pool-mean");
+    p->curves_measured = !strcmp(o->kv_curves, "measured");
+    p->unit_layers = !strcmp(o->kv_unit, "layer");
     if (o->kv_policy && rkv_policy_set_name(p, o->kv_policy, &e))
         return fail(&e);
     if (o->kv_budget && rkv_policy_set_budget(p, o->kv_budget, &e))

@@ -16,8 +16,8 @@ typedef struct rkv_prefill_plan {       /* all in bytes */
     uint64_t x, pos, tables, panels, scratch, n_old, attention;         /* buffers of the call */
     uint64_t observed;          /* queries kept for selection; 0: none */
     int n_observed;             /* their positions */
-    uint64_t mass;              /* of keys, kept for selection; 0: none */
-    uint64_t mass_sums, tile_mass;      /* buffers of the call, where there is mass */
+    uint64_t mass, recent;      /* of keys, kept for selection, see rkv_observation; 0: none */
+    uint64_t mass_sums, tile_mass;      /* buffers of the call, where there is either */
     int n_chunk;                /* rows per pass inside a layer */
     uint64_t kv;                /* growth of the cache at its peak, with what selection takes */
     uint64_t logits;            /* rows handed out; at another time than kv's peak */

@@ -15,6 +15,8 @@ typedef struct rkv_observation {
     int n_query;                /* of the last positions */
     float *mass; /* [n_layer or 1][n_kv_head][n] attention that each key got from all queries of the
                     group; NULL: not kept. Layers that are skipped have none */
+    float *recent;              /* the same of the last n_recent queries */
+    int n_recent;
 } rkv_observation;
 
 struct rkv_session {
@@ -68,10 +70,17 @@ enum { RKV_SLIDING_ROOM = 256 };
 rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
 
 /* What s->seen holds of layer l (of the layer at hand, where it holds one):
- * q[n_query][n_head][d_head] and mass[n_kv_head][n], n the length of the first prompt; NULL: not
- * kept. */
+ * q[n_query][n_head][d_head], mass and recent [n_kv_head][n], n the length of the first prompt;
+ * NULL: not kept. */
 float *rkv_session_seen_q(const rkv_session *s, int l);
 float *rkv_session_seen_mass(const rkv_session *s, int l, int n);
+float *rkv_session_seen_recent(const rkv_session *s, int l, int n);
+
+/* Of n queries of a prompt, how many are recent to the policy. */
+static inline int rkv_policy_recent(const rkv_policy *p, int n)
+{
+    return p->recent < n ? p->recent : n;
+}
 
 /* compress.c: chooses and keeps slots of layer l of the first prompt, in all heads whose budget
  * asks for it, by what was seen of it, leaving `room` free slots in each of these. RKV_E_MEM: some
