@@ -18,7 +18,8 @@ import time
 from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, PATIENCE, SANITIZED, USAGE, Result, check,
                          counts, finish, good, good_json, make_model, refused, rkv, skip, start, valid, wait_for_work,
                          without_sqlite, write_inputs)
-from command_inputs import (check_curves, check_ids_inputs, check_kept_model, check_load_modes, check_lost_model, check_models,
+from command_inputs import (check_curves, check_ids_inputs, check_kept_model, check_load_modes, check_lost_model,
+                            check_models,
                             check_profile_inputs, check_texts, check_vocabularies)
 
 # What --help must name, for each command.

@@ -233,8 +233,10 @@ def check_curves():
     refused("no measured curves", INPUT, ["no measured", "each KV head", "rkv profile --signals head-curves"], *measured)
     refused("no measured curves of layers", INPUT, ["each layer", "--signals layer-curves"], *measured, "--kv-unit",
             "layer")
+    good("a profile without curves", "profile", "-m", "m.gguf", "--data", "data", "--response", "8", "--signals", "values",
+         "-o", "plain.json")
     refused("no curves", INPUT, ["no estimated", "rkv profile --signals curves"], "budget", "--kv-profile",
-            "profile.json", "-c", "200", "--kv-budget", "40%", "--kv-policy", "curve")
+            "plain.json", "-c", "200", "--kv-budget", "40%", "--kv-policy", "curve")
     for what, change in {"'damage' holds -1": lambda c: c["units"][0].update(damage=[1, -1, 0]),
                          "share #1 of 'grid'": lambda c: c.update(grid=[0.5, 0.2, 0.6]),
                          "is missing in 'units'": lambda c: c["units"].pop(),

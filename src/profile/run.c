@@ -246,10 +246,14 @@ static rkv_status look_at_lines(job *j, rkv_error *e)
     j->units = rkv_mem_calloc((size_t)t->n_example + 1, sizeof *j->units);
     if (!j->units)
         return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", t->n_example);
+    const int most = j->o->n_used_max;
+    int n = 0;
     for (j->at = 0; j->at < t->n_example; j->at++) {
         rkv_example x;
         RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
-        const int works = rkv_table_has(t, j->at) && x.n_prompt <= (size_t)t->head->n_ctx;
+        const int works = rkv_table_has(t, j->at) && x.n_prompt <= (size_t)t->head->n_ctx &&
+                          !(most && n >= most);
+        n += works;
         j->units[j->at + 1] =
             j->units[j->at] + (works ? rkv_measure_units(&t->plan, j->o, x.n_prompt) : 0);
         if (works && x.n_prompt > j->longest)
