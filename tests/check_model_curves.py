@@ -66,11 +66,15 @@ def call(rkv, *options):
 class Bed:
     """The command, the model, and a prompt with its answer."""
 
-    def __init__(self, rkv, path, work, selector):
-        self.rkv, self.path, self.work, self.selector = rkv, path, pathlib.Path(work), selector
-        self.model = Model(path, np.float32)
-        product = accuracy.Product(rkv, path, work)
-        ids = product.tokens((DATA / "handbook.txt").read_text(encoding="utf-8"))
+    def __init__(self, a, work):
+        self.rkv, self.path, self.work, self.selector = a.rkv, a.model, pathlib.Path(work), a.selector
+        self.model = Model(a.model, np.float32)
+        if a.random is None:
+            text = (DATA / "handbook.txt").read_text(encoding="utf-8")
+            ids = accuracy.Product(a.rkv, a.model, work).tokens(text)
+        else:
+            rng = np.random.default_rng(a.random)
+            ids = rng.integers(0, len(self.model.output()), N_PROMPT + N_ANSWER).tolist()
         self.ids, self.answer = ids[:N_PROMPT], ids[N_PROMPT:N_PROMPT + N_ANSWER]
         self.ids_file = self.file("ids.json", json.dumps(self.ids))
         self.layers, self.n_head = self.model.config.compressible, self.model.config.n_kv_head
@@ -194,7 +198,7 @@ def check_diagnostics(bed, made, _):
     """Rank correlations of the signals that the profile prints."""
     index = [float(l) for l in bed.layers]
     for row in ("sensitivity", "damage"):
-        for name, got in made["diagnostics"]["spearman"][row].items():
+        for name, got in made["diagnostics"]["spearman"].get(row, {}).items():
             if name in made or name == "layer_index":
                 want = curves.spearman(means(made, row), index if name == "layer_index" else means(made, name))
                 check(abs(got - want) < 1e-9, f"Spearman of {row} and {name}: {got} instead of {want}")
@@ -298,11 +302,12 @@ def main():
     p.add_argument("--rkv", required=True)
     p.add_argument("--model", required=True)
     p.add_argument("--selector", default="blend", help="of damage and curves")
+    p.add_argument("--random", type=int, metavar="SEED", help="random ids, for a made model, instead of a text")
     a = p.parse_args()
     # The limits are those of products in f32 (check_model.py).
     os.environ.setdefault("RKV_GEMM", "own")
     with tempfile.TemporaryDirectory() as work:
-        bed = Bed(a.rkv, a.model, work, a.selector)
+        bed = Bed(a, work)
         scored = Scored(bed)
         section(check_blend, bed, scored)
         made = section(profile, bed)
