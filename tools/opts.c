@@ -147,7 +147,7 @@ static const option table[] = {
      "shares of the prompt of the curves, ascending percentages; without it 3,5,10,20,30,50, and "
      "3,10,30 of measured heads"},
     {"memory", NULL, NULL, TEXT, AT(memory), NULL, 0, 0, CMD_PROFILE, "B",
-     "bound of weights and work (4G): so many examples at a time, weights read by layers if need be"},
+     "bound of weights and work (4G): as many examples at a time as fit, weights read by layers"},
     {"batch-rows", NULL, NULL, INT, AT(batch_rows), "0", 0, LARGE, CMD_PROFILE, "N",
      "rows at a time in a walk, which bounds its memory; 0: all"},
     {"until-stable", NULL, NULL, FLAG, AT(until_stable), "0", 0, 1, CMD_PROFILE, NULL,

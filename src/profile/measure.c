@@ -203,8 +203,8 @@ static rkv_status keep(part *p, int first, int n, rkv_error *e)
                         "activations are not finite", p->w->example);
     const double *error = p->with_error ? row->error : NULL;
     p->with_error = 0;
-    return rkv_resume_put_outcomes(c->resume, p->w->example, row->out, p->w->index + first, n, error,
-                                   c->plan->n_error, e);
+    return rkv_resume_put_outcomes(c->resume, p->w->example, row->out, p->w->index + first, n,
+                                   error, c->plan->n_error, e);
 }
 
 static int keep_part(void *ctx, int first, int n)

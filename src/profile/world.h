@@ -11,10 +11,10 @@ typedef struct rkv_world {
     int rank, size;             /* this process's number from 0; how many there are, at least 1 */
 } rkv_world;
 
-/* rank 0 of 1 when this process is not one of several. The first call of a process starts MPI, which
- * stays until the process ends. Whoever ends before all ranks met once (rkv_world_agree) ends the
- * others, too: mpirun sees to that. RKV_E_UNSUPPORTED: started by a launcher whose MPI this build
- * cannot load; says which and what to do. */
+/* rank 0 of 1 when this process is not one of several. The first call of a process starts MPI,
+ * which stays until the process ends. Whoever ends before all ranks met once (rkv_world_agree) ends
+ * the others, too: mpirun sees to that. RKV_E_UNSUPPORTED: started by a launcher whose MPI this
+ * build cannot load; says which and what to do. */
 rkv_status rkv_world_open(rkv_world *r, rkv_error *e);
 
 /* Tells all other ranks that this one gives up: their rkv_world_failed turns true soon. */
