@@ -244,6 +244,8 @@ static int print_verdict(const rkv_profile_verdict *v, const opts *o)
            v->n_example, v->n_example == 1 ? "" : "s", v->spearman, v->low, v->high);
     printf("The profile %s: %.3f is %s %.2f\n", v->holds ? "holds" : "does not hold", v->spearman,
            v->holds ? "at least" : "under", v->threshold);
+    if (v->low < v->threshold && v->threshold <= v->high)
+        puts("The interval leaves it open: more --examples make it surer.");
     return finish_stdout();
 }
 
