@@ -47,8 +47,7 @@ static const struct {
      "One pass over the examples; the profile divides budgets for policies ripple and curve, at "
      "any\nbudget. Parts may be measured on different machines: together they give the same bytes. "
      "A profile\nholds on a model when one new example (or N, which is surer) orders the layers "
-     "with "
-     "a Spearman\ncorrelation of at least 0.4."},
+     "with a Spearman\ncorrelation of at least 0.4."},
     {"budget", CMD_BUDGET, cmd_budget, "budgets of each layer and KV head from a profile",
      "usage: rkv budget --kv-profile FILE --kv-budget B -c N [--r R] [--gamma G]\n"
      "       rkv budget --kv-policy curve --kv-profile FILE --kv-budget B -c N [--kv-unit layer]\n"
