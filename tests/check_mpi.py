@@ -18,11 +18,16 @@ SLOW = ["profile", "-m", "slow.gguf", "--data", "long", "--response", "8", "--si
 ALONE = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self,vader"}
 
 
-def open_mpi():
+def no_mpi():
+    """Why nothing can be tested here; None: it can."""
     if not shutil.which("mpirun"):
-        return False
+        return "no mpirun"
     r = subprocess.run(["mpirun", "--version"], capture_output=True, text=True)
-    return "Open MPI" in r.stdout
+    if "Open MPI" not in r.stdout:
+        return "the mpirun is not Open MPI's"
+    r = subprocess.run(["mpirun", "--oversubscribe", "-n", "2", "true"], capture_output=True, text=True,
+                       env=environment(ALONE))
+    return None if r.returncode == 0 else f"mpirun cannot start processes: {r.stderr.strip()[-300:]}"
 
 
 def start(n, *args, command=(RKV,)):
@@ -91,8 +96,10 @@ def check_killed():
 
 
 def main():
-    if not open_mpi():
-        print("check_mpi: 0 passed, 0 failed, 1 skipped")
+    why = no_mpi()
+    if why:
+        skip(31, why)
+        print("check_mpi: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
         sys.exit(77)
     with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
         os.chdir(work)
