@@ -144,9 +144,9 @@ int show_progress(void *ctx, const char *phase, int64_t done, int64_t total)
         return caught;
     shown = now;
     const double share = (double)done / (double)total;
-    const double rate = (double)(done - before) / (now - started);
     if (done == before)         /* nothing to tell the time from */
         return caught;
+    const double rate = (double)(done - before) / (now - started);
     const double left = (double)(total - done) / rate;
     if (!tty) {
         fprintf(stderr, "%s: %.0f %%, %.0f s left\n", phase, 100.0 * share, left);
