@@ -202,6 +202,11 @@ enum {
     RKV_SIGNAL_HEAD_CURVES = 64         /* the grid; the same of each KV head */
 };
 
+typedef struct rkv_profile_cost {       /* wall time, summed over examples */
+    double prefill_s, answer_s, walk_s;
+    int n_example;          /* that work was done for */
+} rkv_profile_cost;
+
 typedef struct rkv_profile_options {
     int n_example_max;      /* use at most the first so many examples of the file; 0: all */
     int n_used_max;         /* stop after so many usable ones; 0: never */
@@ -224,6 +229,7 @@ typedef struct rkv_profile_options {
     uint64_t memory;        /* bytes that weights and work may take: as many examples go through the
                                layers together as fit, and share each reading of the weights; with
                                load mode "stream" that may be a part of the model. 0: one example */
+    rkv_profile_cost *cost; /* to which this process's time is added; NULL: not wanted */
     const char *resume_dir; /* keep finished work here and start from it; NULL: nowhere */
     rkv_progress_fn *progress;
     void *progress_ctx;
@@ -260,6 +266,11 @@ RKV_API rkv_status rkv_profile_merge(rkv_profile **out, const char *const *path,
 
 /* The numbers for people: lines of text, freed with rkv_free. RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_report(const rkv_profile *p, char **text, rkv_error *e);
+/* The same as a page of HTML with charts, in one file that refers to nothing else, written by
+ * temporary file, fsync and rename. cost: of the run that made it; NULL: left out. RKV_E_IO,
+ * RKV_E_MEM. */
+RKV_API rkv_status rkv_profile_html(const rkv_profile *p, const rkv_profile_cost *cost,
+                                    const char *path, rkv_error *e);
 
 typedef struct rkv_profile_verdict {
     double spearman;        /* of the profile's sensitivities with those of the new examples */

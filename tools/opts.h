@@ -15,7 +15,7 @@ typedef struct opts {
     const char *model, *load_mode, *file, *prompt, *system, *ids, *logits, *data, *output, *resume;
     const char *kv_policy, *kv_budget, *kv_profile, *kv_curves, *kv_unit, *type_k, *type_v;
     const char *chat_template, *chat_template_file, *response, *pool, *pool_order;
-    const char *signals, *selector, *damage_budget, *grid, *shard, *check;
+    const char *signals, *selector, *damage_budget, *grid, *shard, *check, *show, *html;
     const char *const *word;            /* [n_word] of the command line, no options of profile */
     int n_word, until_stable, merge, batch_rows;
     const char *bench_prompt, *bench_gen, *bench_depth, *bench_parallel, *format;

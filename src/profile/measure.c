@@ -345,6 +345,18 @@ static rkv_status get_finished(work *w, rkv_error *e)
     return rkv_measured_valid(&known, p) ? RKV_OK : rkv_resume_damaged(c->resume, w->example, e);
 }
 
+static void count_cost(const batch *b, const int64_t at[4])
+{
+    rkv_profile_cost *cost = b->c->o->cost;
+    if (!cost)
+        return;
+    cost->prefill_s += 1e-9 * (double)(at[1] - at[0]);
+    cost->answer_s += 1e-9 * (double)(at[2] - at[1]);
+    cost->walk_s += 1e-9 * (double)(at[3] - at[2]);
+    for (int i = 0; i < b->n; i++)
+        cost->n_example += b->w[i].s != NULL;
+}
+
 static void say(const batch *b, const int64_t at[4])
 {
     size_t n_token = 0;
@@ -386,6 +398,7 @@ static rkv_status run_parts(batch *b, rkv_error *e)
     RKV_TRY(run_walks(b, e));
     at[3] = rkv_clock_ns();
     say(b, at);
+    count_cost(b, at);
     return RKV_OK;
 }
 

@@ -83,6 +83,11 @@ rkv_status rkv_table_sensitivity(double **out, int *n, const rkv_table *t, rkv_e
 /* certainty.c: what resampling the n examples of s [n][n_layer] says; c[n_layer]. RKV_E_MEM. */
 rkv_status rkv_certainty(rkv_layer_certainty *c, const rkv_profile *p, const double *s, int n,
                          rkv_error *e);
+/* The point of a grid that is nearest to a share. */
+int rkv_curves_point(const rkv_curves *c, double share);
+/* Estimated damage of a layer at p's damage_budget: the sum over its heads at the nearest point of
+ * c, curves of p per head. */
+double rkv_curves_layer_damage(const rkv_profile *p, const rkv_curves *c, int l);
 /* Half width of the widest interval of a budget; NaN when there are none. */
 double rkv_certainty_widest(const rkv_layer_certainty *c, const rkv_profile *p);
 /* The same of a table's used rows so far. RKV_E_MEM. */
