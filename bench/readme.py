@@ -84,8 +84,29 @@ def compare(r):
     return out
 
 
+def gain(r):
+    out = [f"**Quality at equal bytes**: mean KL to the full cache in nats over its own greedy answers, on prompts that the "
+           f"profile has not seen (LongBench), with 95 % intervals over prompts; {r['cpu']}; `bench/policy_gain.py`.", "",
+           "![KL to the full cache against budget](bench/results/policy_gain.svg)"]
+    for name, m in r["models"].items():
+        budgets = list(dict.fromkeys(b for by in m["summary"].values() for b in by))
+        out += ["", f"{name}, {len(m['prompts'])} prompts of {m['settings']['tokens']} tokens, profile of "
+                f"{m['settings']['calibration']} others:", "", "| policy | " + " | ".join(budgets) + " |",
+                "|---" * (1 + len(budgets)) + "|"]
+        for policy, by in m["summary"].items():
+            cells = (f"{by[b]['mean']:.3f} ({by[b]['mean_95'][0]:.3f} to {by[b]['mean_95'][1]:.3f})" if b in by else ""
+                     for b in budgets)
+            out.append(f"| {policy} | " + " | ".join(cells) + " |")
+        beside = {b: c["beside ripple"] for b, c in m["summary"].get("curve", {}).items() if "beside ripple" in c}
+        if beside:
+            out += ["", "curve's KL over ripple's: " + ", ".join(
+                f"{c['mean_ratio']:.2f} ({c['mean_ratio_95'][0]:.2f} to {c['mean_ratio_95'][1]:.2f}) at {b}, less on "
+                f"{c['wins']} of {c['of']} prompts" for b, c in beside.items()) + "."]
+    return out
+
+
 def main():
-    parts = [f(r) for f, r in ((quickstart, load("quickstart")), (accuracy, load("accuracy")),
+    parts = [f(r) for f, r in ((quickstart, load("quickstart")), (gain, load("policy_gain")), (accuracy, load("accuracy")),
                                (sweep, load("sweep_cost")), (compare, load("compare"))) if r]
     text = "\n\n".join("\n".join(p) for p in parts)
     readme = HERE.parent / "README.md"

@@ -202,6 +202,11 @@ enum {
     RKV_SIGNAL_HEAD_CURVES = 64         /* the grid; the same of each KV head */
 };
 
+typedef struct rkv_profile_cost {       /* wall time, summed over examples */
+    double prefill_s, answer_s, walk_s;
+    int n_example;          /* that work was done for */
+} rkv_profile_cost;
+
 typedef struct rkv_profile_options {
     int n_example_max;      /* use at most the first so many examples of the file; 0: all */
     int n_used_max;         /* stop after so many usable ones; 0: never */
@@ -218,8 +223,13 @@ typedef struct rkv_profile_options {
                                depends on it; a finished part is kept by resume_dir */
     int until_stable;       /* stop once each layer's budget is known to +-2 % of cap */
     int shard, n_shard;     /* only examples i with i mod n_shard = shard - 1; 0, 0: all */
+    int ranks;              /* 1: when mpirun started the process, its ranks share the examples */
     int n_ctx;              /* longest prompt in tokens, longer ones are skipped; 0: the model's */
     int n_thread;           /* 0: all this process may use */
+    uint64_t memory;        /* bytes that weights and work may take: as many examples go through the
+                               layers together as fit, and share each reading of the weights; with
+                               load mode "stream" that may be a part of the model. 0: one example */
+    rkv_profile_cost *cost; /* to which this process's time is added; NULL: not wanted */
     const char *resume_dir; /* keep finished work here and start from it; NULL: nowhere */
     rkv_progress_fn *progress;
     void *progress_ctx;
@@ -229,11 +239,17 @@ RKV_API rkv_profile_options rkv_profile_options_default(void);
 /* Sets signals from a list such as "values,keys+values,head-curves". RKV_E_ARG lists the names. */
 RKV_API rkv_status rkv_profile_set_signals(rkv_profile_options *o, const char *list, rkv_error *e);
 
+/* This process's number from 0 among those that mpirun started together, and how many they are: 0
+ * of 1 when it did not. Starts MPI, which stays until the process ends. RKV_E_UNSUPPORTED: the MPI
+ * is not one that this build can use; says what to do. */
+RKV_API rkv_status rkv_world_get(int *rank, int *size, rkv_error *e);
+
 /* A profile of a JSONL file of calibration examples (METHOD: RippleKV, profiling; one row set per
  * changed layer on one walk through the layers). Objects hold "prompt" or "prompt_ids" and perhaps
  * "response_ids" or "answers". Errors: those of its inputs, all lines of which are looked at before
  * the work begins; RKV_E_ARG when no example is usable; RKV_E_UNSUPPORTED when the model's logits
- * are not finite. */
+ * are not finite. With o->ranks, ranks above 0 receive *out = NULL, and any rank's failure is
+ * everyone's; the numbers do not depend on how many ranks there are. */
 RKV_API rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
                                    const rkv_profile_options *o, rkv_error *e);
 
@@ -250,6 +266,11 @@ RKV_API rkv_status rkv_profile_merge(rkv_profile **out, const char *const *path,
 
 /* The numbers for people: lines of text, freed with rkv_free. RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_report(const rkv_profile *p, char **text, rkv_error *e);
+/* The same as a page of HTML with charts, in one file that refers to nothing else, written by
+ * temporary file, fsync and rename. cost: of the run that made it; NULL: left out. RKV_E_IO,
+ * RKV_E_MEM. */
+RKV_API rkv_status rkv_profile_html(const rkv_profile *p, const rkv_profile_cost *cost,
+                                    const char *path, rkv_error *e);
 
 typedef struct rkv_profile_verdict {
     double spearman;        /* of the profile's sensitivities with those of the new examples */
@@ -276,26 +297,27 @@ typedef enum rkv_budget_kind {
 } rkv_budget_kind;
 
 typedef struct rkv_policy {
-    const char *selector;   /* "full", "snapkv", "h2o", "observed" */
+    const char *selector;   /* "full", "snapkv", "h2o", "observed", "blend" */
     const char *allocator;  /* "uniform", "ripple", "curve", "root" */
     rkv_budget_kind budget_kind;
     double budget;
     const rkv_profile *profile; /* for all but "uniform"; must outlive the policy's use */
     int window; /* last prompt tokens, which stay; snapkv's observation window, which scores: 32 */
-    int pool_kernel;        /* snapkv's pooling, odd: 7; 1: none */
+    int pool_kernel;        /* snapkv's pooling, and blend's, odd: 7; 1: none */
     int pool_average;       /* 0: maximum; 1: mean with zero padding */
     int pool_before_mean;   /* 0: mean over the GQA group, then pooling; 1: the other way round */
     double ratio;           /* ripple's r >= 1: 1.5 */
     double gamma;           /* ripple's bound on a layer's weight, >= 1: 2 */
     int curves_measured;    /* curve and root go by 0: estimated, 1: measured damage curves */
     int unit_layers;        /* ... and budget 0: KV heads, 1: layers, all heads alike */
+    int recent;             /* blend: last prompt queries whose attention counts: 512; 0: all */
 } rkv_policy;
 
 /* Defaults of METHOD section 7 with selector "full". */
 RKV_API rkv_policy rkv_policy_default(void);
 /* Sets selector and allocator from a name: a shorthand ("full", "snapkv", "h2o", "observed",
- * "ripple") or "selector:allocator" (also with "x" or "×" between). RKV_E_ARG: unknown; the text
- * lists what there is. */
+ * "blend", "ripple", "curve") or "selector:allocator" (also with "x" or "×" between). RKV_E_ARG:
+ * unknown; the text lists what there is. */
 RKV_API rkv_status rkv_policy_set_name(rkv_policy *p, const char *name, rkv_error *e);
 /* Sets the budget from "20%", "4096" (tokens per layer and head), "512M" / "1.5G" (bytes) or
  * "full". */
@@ -303,8 +325,9 @@ RKV_API rkv_status rkv_policy_set_budget(rkv_policy *p, const char *text, rkv_er
 
 /* What a session can keep of its first prompt for rkv_session_compress: bits. */
 enum {
-    RKV_OBSERVE_QUERIES = 1,    /* queries of the options' window: for snapkv */
-    RKV_OBSERVE_MASS = 2        /* attention that each key got from all queries: h2o, observed */
+    RKV_OBSERVE_QUERIES = 1,    /* queries of the options' window: for snapkv, blend */
+    RKV_OBSERVE_MASS = 2,       /* attention that each key got from all queries: h2o, observed */
+    RKV_OBSERVE_RECENT = 4      /* ... from the last `recent` of the options' policy: blend */
 };
 
 /* The bits that rkv_session_compress will ask for with this policy; 0: it removes nothing. */
@@ -393,10 +416,10 @@ RKV_API int64_t rkv_session_n_past(const rkv_session *s);
 /* A second timeline with the same past; copies the cache. */
 RKV_API rkv_status rkv_session_fork(rkv_session **out, const rkv_session *s, rkv_error *e);
 
-/* Compresses the prompt of a session that observes what the policy needs, prefilled once, and not
- * yet compressed: the same kept sets as if its options had held this policy. RKV_E_ARG,
- * RKV_E_MISMATCH: nothing has changed. RKV_E_MEM: some heads may be compressed and others not, so
- * it cannot be tried again. */
+/* Compresses the prompt of a session that observes what the policy needs (of as many last queries,
+ * for RKV_OBSERVE_RECENT), prefilled once, and not yet compressed: the same kept sets as if its
+ * options had held this policy. RKV_E_ARG, RKV_E_MISMATCH: nothing has changed. RKV_E_MEM: some
+ * heads may be compressed and others not, so it cannot be tried again. */
 RKV_API rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *e);
 
 typedef struct rkv_kv_info {

@@ -117,8 +117,9 @@ static void add_with(const rkv_backend *be, state *st, const head *h, int r0, in
     }
     rkv_attend_add(be, st->out + r0 * d, st->m + r0, st->l + r0, h->q + r0 * d, n, lo, hi, &kv,
                    mass ? &kept : NULL, scratch);
+    const rkv_attend_sum sum = {mass, 0};
     if (mass)
-        rkv_attend_mass(be, mass, &kept, st->m + r0, st->l + r0, n, lo, hi, &kv, scratch);
+        rkv_attend_mass(be, &sum, 1, &kept, st->m + r0, st->l + r0, n, lo, hi, &kv, scratch);
     int changed = 0;
     for (size_t i = 0; i < CANARY; i++) {
         changed += memory[sizeof(float) + bytes + i] != 0xff;

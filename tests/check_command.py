@@ -18,11 +18,13 @@ import time
 from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, PATIENCE, SANITIZED, USAGE, Result, check,
                          counts, finish, good, good_json, make_model, refused, rkv, skip, start, valid, wait_for_work,
                          without_sqlite, write_inputs)
-from command_inputs import (check_ids_inputs, check_kept_model, check_load_modes, check_lost_model, check_models,
+from command_inputs import (check_curves, check_ids_inputs, check_kept_model, check_load_modes, check_lost_model,
+                            check_models,
                             check_profile_inputs, check_texts, check_vocabularies)
 
 # What --help must name, for each command.
-POLICY = "kv-policy kv-budget kv-profile kv-window kv-kernel kv-pool kv-pool-order r gamma cache-type-k cache-type-v"
+POLICY = ("kv-policy kv-budget kv-profile kv-curves kv-unit kv-window kv-kernel kv-recent kv-pool kv-pool-order r gamma "
+          "cache-type-k cache-type-v")
 WEIGHTS = "load-mode no-mmap mlock "
 OPTIONS = {
     "run": WEIGHTS + "model file prompt system-prompt chat chat-template predict ctx-size threads ubatch-size temp "
@@ -32,11 +34,12 @@ OPTIONS = {
     "select": WEIGHTS + "model ids ctx-size threads ubatch-size " + POLICY,
     "profile": WEIGHTS + "model data output examples response noise noise-seeds resume ctx-size threads "
                "signals selector damage-budget grid batch-rows until-stable shard merge check",
-    "budget": "kv-policy kv-budget kv-profile kv-window r gamma ctx-size layers",
+    "budget": "kv-policy kv-budget kv-profile kv-curves kv-unit kv-window r gamma ctx-size layers",
     "inspect": WEIGHTS + "model",
     "template": "model chat-template",
     "bench": WEIGHTS + "model n-prompt n-gen n-depth n-parallel repetitions no-warmup output threads ubatch-size kv-policy "
-             "kv-budget kv-profile kv-window kv-kernel kv-pool kv-pool-order gamma cache-type-k cache-type-v",
+             "kv-budget kv-profile kv-curves kv-unit kv-window kv-kernel kv-recent kv-pool kv-pool-order gamma "
+             "cache-type-k cache-type-v",
 }
 FLAGS = "until-stable merge no-mmap mlock no-warmup chat ignore-eos decode bos special json verbose help".split()
 # Values that each option must refuse.
@@ -45,8 +48,10 @@ BAD_VALUES = {
     "threads": ["-1", "1025"], "ubatch-size": ["0", "65537"], "temp": ["-0.1", "101", "nan", "inf", "0,5"],
     "top-k": ["-1"], "top-p": ["1.1"], "min-p": ["-1"], "repeat-penalty": ["0"], "repeat-last-n": ["4097"],
     "seed": ["-1", "1e17"], "top": ["-1", "1000001"], "prefix": ["-1"], "kv-window": ["0", "4097"],
-    "kv-kernel": ["0", "1024"], "kv-pool": ["min", "", "max|avg"], "kv-pool-order": ["mean"], "r": ["0.9"],
-    "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"], "batch-rows": ["-1"],
+    "kv-kernel": ["0", "1024"], "kv-recent": ["-1", "1.5"], "kv-curves": ["", "both"],
+    "kv-unit": ["token"], "kv-pool": ["min", "", "max|avg"], "kv-pool-order": ["mean"], "r": ["0.9"],
+    "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"],
+    "batch-rows": ["-1"],
     "n-gpu-layers": ["-2"], "layers": ["-1", "1025"], "repetitions": ["0", "1001"],
     "load-mode": ["", "memory", "mmap|mlock", "auto+mlock"],
 }
@@ -99,6 +104,8 @@ def check_options():
     refused("policy alone", USAGE, ["--kv-budget"], "run", "-m", "m.gguf", "-p", "x", "--kv-policy", "snapkv")
     refused("budget alone", USAGE, ["--kv-policy"], "run", "-m", "m.gguf", "-p", "x", "--kv-budget", "20%")
     refused("ripple without a profile", USAGE, ["rkv profile", "--kv-profile"], *select, "ripple",
+            "--kv-budget", "30%")
+    refused("curve without a profile", USAGE, ["rkv profile --signals curves", "--kv-profile"], *select, "curve",
             "--kv-budget", "30%")
     refused("type of the cache", USAGE, ["f64", "f16"], "run", "-m", "m.gguf", "-p", "x", "-ctk", "f64")
     for option, value in (("-p", "x"), ("-n", "1,"), ("-d", "-1"), ("-p", "1,,2"), ("-n", "99999999999999999999"),
@@ -163,6 +170,7 @@ def check_json():
     check([i for i, p in enumerate(rows) if "kl" in p] == list(range(190, 200)), "kl from the prefix on")
     layers = got["select"].get("layers", [])
     check([x["budget"] for x in layers] == [60, 60] and got["select"]["total"] == 120, "select's budgets")
+    check(all(h["budget"] == 60 for x in layers for h in x["heads"]), "budgets of heads")
     kept = [h["kept"] for x in layers for h in x["heads"]]
     check(all(k == sorted(set(k)) and len(k) == 60 for k in kept), "kept positions")
     total = sum(x["budget"] for x in got["budget"].get("layers", []))
@@ -377,7 +385,7 @@ def check_memory():
 
 def main():
     tests = (check_help, check_options, check_environment, check_models, check_lost_model, check_kept_model,
-             check_load_modes, check_ids_inputs, check_profile_inputs, check_texts, check_vocabularies, check_json,
+             check_load_modes, check_ids_inputs, check_profile_inputs, check_curves, check_texts, check_vocabularies, check_json,
              check_devices, check_bench_formats, check_top, check_lost_output, check_full_disk, check_determinism,
              check_interrupted, check_memory)
     signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it

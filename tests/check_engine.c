@@ -322,7 +322,7 @@ static void check_half_compressed(const rkv_model *m, const char *selector)
     rkv_error e = {0};
     rkv_session_options o = rkv_session_options_default();
     o.n_thread = 1;
-    o.observe = RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS;
+    o.observe = RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS | RKV_OBSERVE_RECENT;
     rkv_session *s = make(m, &o);
     must(rkv_session_prefill(s, ids, N, &e), &e);
     rkv_policy p = rkv_policy_default();
@@ -472,6 +472,7 @@ static void check_cache_types(tiny_options t, const rkv_model *narrow)
         check_decode(m, &o, &r);
         check_compression(m, &o, "snapkv");
         check_compression(m, &o, "h2o");
+        check_compression(m, &o, "blend");
         free(r.logits);
     }
     rkv_session *s;
@@ -495,14 +496,17 @@ static void check_family(const tiny_options *t)
     check_compression(m, &base, "snapkv");
     check_compression(m, &base, "h2o");
     check_compression(m, &base, "observed");
+    check_compression(m, &base, "blend");
     check_rollback(m, &base, &want);
     check_short(m, "snapkv");
     check_short(m, "h2o");
     check_short(m, "observed");
+    check_short(m, "blend");
     check_refusals(m);
     check_borrowed(m);
     check_half_compressed(m, "snapkv");
     check_half_compressed(m, "observed");
+    check_half_compressed(m, "blend");
     check_blas(t, &want);
     check_cache_types(*t, m);
     free(want.logits);
@@ -533,5 +537,6 @@ int main(void)
     check_no_memory(&t, "snapkv", RKV_OBSERVE_QUERIES);
     check_no_memory(&t, "h2o", RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS);
     check_no_memory(&t, "observed", 0);
+    check_no_memory(&t, "blend", RKV_OBSERVE_MASS | RKV_OBSERVE_RECENT);
     return check_end("engine");
 }

@@ -8,7 +8,7 @@
 
 #include "engine/session.h"
 
-enum { N = 500, WINDOW = 32 };
+enum { N = 500, WINDOW = 32, RECENT = 101 };
 
 static int32_t ids[N];
 
@@ -33,8 +33,9 @@ static rkv_session_options observing(int n_thread)
 {
     rkv_session_options o = rkv_session_options_default();
     o.n_thread = n_thread;
-    o.observe = RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS;
+    o.observe = RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS | RKV_OBSERVE_RECENT;
     o.policy.window = N;        /* every query is kept: the reference starts from them */
+    o.policy.recent = RECENT;
     return o;
 }
 
@@ -61,8 +62,9 @@ static void weights_of(double *w, const float *q, const float *k, int n_seen, in
         w[t] /= sum;
 }
 
-/* mass[n_kv_head][n] of layer l, row by row of the attention matrix of each query head. */
-static double *slow_mass(const rkv_session *s, int l, int n)
+/* mass[n_kv_head][n] of layer l from queries [first, n), row by row of the attention matrix of each
+ * query head. */
+static double *slow_mass(const rkv_session *s, int l, int n, int first)
 {
     const rkv_config *c = &s->m->config;
     const int d = c->d_head, n_group = c->n_head / c->n_kv_head;
@@ -74,7 +76,7 @@ static double *slow_mass(const rkv_session *s, int l, int n)
         double *to = mass + (ptrdiff_t)(h / n_group) * n;
         const rkv_kv_view kv = rkv_kv_view_of(s->kv, l, h / n_group);
         s->m->backend.ops.unpack[kv.k_type](k, kv.k, (int64_t)n * d);
-        for (int i = 0; i < n; i++) {
+        for (int i = first > 0 ? first : 0; i < n; i++) {
             weights_of(w, q + ((ptrdiff_t)i * c->n_head + h) * d, k, i + 1, d);
             for (int t = 0; t <= i; t++)
                 to[t] += w[t];
@@ -85,41 +87,74 @@ static double *slow_mass(const rkv_session *s, int l, int n)
     return mass;
 }
 
-/* Score of position t by the definitions of METHOD sections 7 and 8. */
-static double slow_score(const char *policy, const double *mass, int t, int n, int n_group)
+/* score[t] -= rank of x[t] among n, the largest first, by counting; x may be pooled by 7 first. */
+static void slow_rank(double *score, const double *x, int n, int pooled)
 {
-    return mass[t] / n_group / (strcmp(policy, "observed") ? 1 : n - t);
+    static double y[N];
+    for (int t = 0; t < n; t++) {
+        y[t] = x[t];
+        for (int i = t - 3; pooled && i <= t + 3; i++)
+            y[t] = i >= 0 && i < n ? fmax(y[t], x[i]) : y[t];
+    }
+    for (int t = 0; t < n; t++)
+        for (int u = 0; u < n; u++)
+            score[t] -= (y[u] > y[t]) + 0.5 * (y[u] == y[t] && u != t);
+}
+
+/* Scores [n_kv_head][n] of layer l by the definitions of METHOD sections 7 and 8, of positions
+ * before the window. */
+static double *slow_scores(const rkv_policy *p, const rkv_session *s, int l, int n)
+{
+    const rkv_config *c = &s->m->config;
+    const int n_group = c->n_head / c->n_kv_head, n_scored = n - WINDOW;
+    const int blend = !strcmp(p->selector, "blend"), observed = !strcmp(p->selector, "observed");
+    double *mass = slow_mass(s, l, n, blend && p->recent ? n - p->recent : 0);
+    if (!blend) {
+        for (int i = 0; i < c->n_kv_head * n; i++)
+            mass[i] /= n_group * (observed ? n - i % n : 1);
+        return mass;
+    }
+    double *window = slow_mass(s, l, n, n_scored);
+    double *score = calloc((size_t)c->n_kv_head * (size_t)n, sizeof *score);
+    for (int h = 0; h < c->n_kv_head; h++) {
+        slow_rank(score + h * n, window + h * n, n_scored, 1);
+        slow_rank(score + h * n, mass + h * n, n_scored, 0);
+    }
+    free(window);
+    free(mass);
+    return score;
 }
 
 /* Positions of [0, n) that stay: each but the window's is compared with all others. near: how many
- * of them have a score within `tolerance` of one that is decided otherwise. */
-static int slow_keep(uint8_t *stays, const char *policy, const double *mass, int n, int budget,
-                     int n_group, double tolerance)
+ * of them have a score within `slack` of one that is decided otherwise; relative to the score, or
+ * absolute when the scores are ranks. */
+static int slow_keep(uint8_t *stays, const double *score, int n, int budget, double slack)
 {
     const int n_scored = n - WINDOW;
     int near = 0;
     double least = INFINITY, most = -INFINITY;
     for (int t = 0; t < n; t++) {
-        const double score = slow_score(policy, mass, t, n, n_group);
         int better = 0;
-        for (int u = 0; u < n_scored; u++) {
-            const double other = slow_score(policy, mass, u, n, n_group);
-            better += other > score || (other == score && u < t);
-        }
+        for (int u = 0; t < n_scored && u < n_scored; u++)
+            better += score[u] > score[t] || (score[u] == score[t] && u < t);
         stays[t] = t >= n_scored || better < budget - WINDOW;
         if (t < n_scored && stays[t])
-            least = fmin(least, score);
+            least = fmin(least, score[t]);
         else if (t < n_scored)
-            most = fmax(most, score);
+            most = fmax(most, score[t]);
     }
-    for (int t = 0; t < n_scored; t++) {
-        const double score = slow_score(policy, mass, t, n, n_group);
-        near += fabs(score - (stays[t] ? most : least)) <= tolerance * score;
-    }
+    for (int t = 0; t < n_scored; t++)
+        near += fabs(score[t] - (stays[t] ? most : least)) <= slack * fmax(score[t], slack >= 1.0);
     return near;
 }
 
 /* ---- the checks ---- */
+
+static const float *seen(const rkv_session *s, int recent, int l)
+{
+    return recent ? rkv_session_seen_recent(s, l, s->n_prompt)
+                  : rkv_session_seen_mass(s, l, s->n_prompt);
+}
 
 /* Sums of every compressible layer are those of the reference within `tolerance`, and add up to the
  * number of queries. */
@@ -127,44 +162,50 @@ static void check_sums(const rkv_session *s, const char *what, double tolerance)
 {
     const rkv_config *c = &s->m->config;
     const int n = s->n_prompt, n_group = c->n_head / c->n_kv_head;
-    double worst = 0.0, total = 0.0;
-    for (int l = 0; l < c->n_layer; l++) {
+    for (int i = 0; i < 2 * c->n_layer; i++) {
+        const int l = i / 2, n_query = i % 2 && RECENT < n ? RECENT : n;
+        double worst = 0.0, total = 0.0;
         if (rkv_session_skips(s, l))
             continue;
-        const float *got = rkv_session_seen_mass(s, l, n);
-        double *want = slow_mass(s, l, n);
-        for (int i = 0; i < c->n_kv_head * n; i++)
-            worst = fmax(worst, fabs((double)got[i] / want[i] - 1.0));
+        const float *got = seen(s, i % 2, l);
+        double *want = slow_mass(s, l, n, n - n_query);
+        for (int k = 0; k < c->n_kv_head * n; k++)
+            worst = fmax(worst, fabs((double)got[k] / want[k] - 1.0));
         for (int h = 0; h < c->n_kv_head; h++) {
             double sum = 0.0;
             for (int t = 0; t < n; t++)
                 sum += (double)got[h * n + t];
-            total = fmax(total, fabs(sum / ((double)n * n_group) - 1.0));
+            total = fmax(total, fabs(sum / ((double)n_query * n_group) - 1.0));
         }
         free(want);
+        CHECK(worst < tolerance, "%s: a sum of %d queries is off by %g of it", what, n_query,
+              worst);
+        CHECK(total < 1e-5, "%s: all sums of %d queries are off by %g", what, n_query, total);
     }
-    CHECK(worst < tolerance, "%s: a sum is off by %g of it", what, worst);
-    CHECK(total < 1e-5, "%s: all sums are off by %g", what, total);
 }
 
-/* Threads and chunks change no bit; nor does the observation change the logits. */
+/* Threads, chunks, and what else is observed change no bit; nor does it change the logits. */
 static void check_same_bits(const rkv_model *m, const rkv_session *want, const char *what,
                             int n_case)
 {
-    static const int threads[] = {2, 3, 1, 2}, chunks[] = {100, 7, 1, 1000};
+    static const int threads[] = {2, 1, 3, 1, 2}, chunks[] = {100, 256, 7, 1, 1000},
+                     observe[] = {7, 2, 4, 7, 5};
     const int n = want->n_prompt;
     const size_t row = (size_t)rkv_model_get_info(m)->n_vocab * sizeof(float);
     for (int i = 0; i < n_case; i++) {
         rkv_session_options o = observing(threads[i]);
         o.n_chunk = chunks[i];
+        o.observe = observe[i];
         rkv_session *s = prefilled(m, &o, n);
         int differ = 0;
-        for (int l = 0; l < m->config.n_layer; l++)
-            if (!rkv_session_skips(s, l))
-                differ += !!memcmp(rkv_session_seen_mass(s, l, n),
-                                   rkv_session_seen_mass(want, l, n), mass_bytes(m, n));
-        CHECK(!differ, "%s: %d threads, chunks of %d: %d layers differ", what, threads[i],
-              chunks[i], differ);
+        for (int k = 0; k < 2 * m->config.n_layer; k++)
+            if (!rkv_session_skips(s, k / 2) && seen(s, k % 2, k / 2))
+                differ += !!memcmp(seen(s, k % 2, k / 2), seen(want, k % 2, k / 2),
+                                   mass_bytes(m, n));
+        CHECK(!differ, "%s: %d threads, chunks of %d, observe %d: %d layers differ", what,
+              threads[i], chunks[i], observe[i], differ);
+        CHECK(!s->seen.mass == !(observe[i] & RKV_OBSERVE_MASS) &&
+                  !s->seen.recent == !(observe[i] & RKV_OBSERVE_RECENT), "as asked for");
         CHECK(!memcmp(rkv_session_logits(s), rkv_session_logits(want), row),
               "%s: logits, %d threads, chunks of %d", what, threads[i], chunks[i]);
         rkv_session_free(s);
@@ -173,20 +214,25 @@ static void check_same_bits(const rkv_model *m, const rkv_session *want, const c
     rkv_session *plain = prefilled(m, &o, n);
     CHECK(!memcmp(rkv_session_logits(plain), rkv_session_logits(want), row),
           "%s: logits with and without mass", what);
-    CHECK(!plain->seen.q && !plain->seen.mass, "nothing is kept unasked");
+    CHECK(!plain->seen.q && !plain->seen.mass && !plain->seen.recent, "nothing is kept unasked");
     rkv_session_free(plain);
 }
 
-/* Kept sets are the reference's, on the way and afterwards. */
+/* Kept sets are the reference's, on the way and afterwards, for any chunk and thread count. Blends
+ * are compared by ranks, of which rounding may shift some by one. */
 static void check_kept(const rkv_model *m, const rkv_session *full, const char *policy,
-                       const char *budget, double tolerance)
+                       const char *budget, int recent, double tolerance)
 {
     rkv_error e = {0};
     const rkv_config *c = &m->config;
-    const int n = full->n_prompt;
+    const int n = full->n_prompt, blend = !strcmp(policy, "blend");
+    static int n_case;
     rkv_session_options o = rkv_session_options_default();
     must(rkv_policy_set_name(&o.policy, policy, &e), &e);
     must(rkv_policy_set_budget(&o.policy, budget, &e), &e);
+    o.policy.recent = recent;
+    o.n_chunk = n_case % 3 ? 256 : 50;
+    o.n_thread = 1 + n_case++ % 2;
     rkv_session *way = prefilled(m, &o, n), *later = NULL;
     must(rkv_session_fork(&later, full, &e), &e);
     must(rkv_session_compress(later, &o.policy, &e), &e);
@@ -195,25 +241,25 @@ static void check_kept(const rkv_model *m, const rkv_session *full, const char *
     for (int l = 0; l < c->n_layer; l++) {
         if (rkv_session_skips(way, l))
             continue;
-        double *mass = slow_mass(full, l, n);
+        double *score = slow_scores(&o.policy, full, l, n);
         for (int h = 0; h < c->n_kv_head; h++) {
             const int32_t *a, *b;
             const int na = rkv_session_kept(way, l, h, &a), nb = rkv_session_kept(later, l, h, &b);
-            const int stays_n = rkv_session_head_budget(way, l, h);
-            near += slow_keep(stays, policy, mass + (ptrdiff_t)h * n, n, stays_n,
-                              c->n_head / c->n_kv_head, tolerance);
+            const int want = rkv_session_head_budget(way, l, h);
+            near += slow_keep(stays, score + h * n, n, want, blend ? 1.0 : tolerance);
             differ += na != nb || memcmp(a, b, (size_t)na * sizeof *a);
-            wrong += na != stays_n;
+            wrong += na != want;
             for (int i = 0; i < na; i++)
                 wrong += !stays[a[i]];
         }
-        free(mass);
+        free(score);
     }
     CHECK(wrong <= near, "%s %s: %d positions differ from the reference's, %d are near the cut",
           policy, budget, wrong, near);
     CHECK(near < 20, "%s %s: %d positions are near the cut", policy, budget, near);
     CHECK(!differ, "%s %s: %d heads differ when compressed later", policy, budget, differ);
-    CHECK(!way->seen.mass && later->seen.mass, "mass is kept where it was asked for");
+    CHECK(!way->seen.mass && !way->seen.recent && later->seen.mass && later->seen.recent,
+          "mass is kept where it was asked for");
     rkv_session_free(way);
     rkv_session_free(later);
 }
@@ -226,7 +272,10 @@ static void check_refused(const rkv_model *m)
         const char *policy, *words;
     } cases[] = {{0, "h2o", "needs the attention mass"},
                  {RKV_OBSERVE_QUERIES, "observed", "'observed' needs"},
-                 {RKV_OBSERVE_MASS, "snapkv", "observed 0 queries"}};
+                 {RKV_OBSERVE_MASS, "snapkv", "observed 0 queries"},
+                 {RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS, "blend",
+                  "of the last 200 queries, the session observed that of 0"},
+                 {RKV_OBSERVE_MASS | RKV_OBSERVE_RECENT, "blend", "observed 0 queries"}};
     rkv_error e = {0};
     rkv_policy p = rkv_policy_default();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -243,9 +292,20 @@ static void check_refused(const rkv_model *m)
     }
     rkv_session_options o = rkv_session_options_default();
     rkv_session *s;
-    o.observe = 4;
-    CHECK(rkv_session_create(&s, m, &o, &e) == RKV_E_ARG && strstr(e.text, "observe is 4"), "%s",
+    o.observe = 8;
+    CHECK(rkv_session_create(&s, m, &o, &e) == RKV_E_ARG && strstr(e.text, "observe is 8"), "%s",
           e.text);
+    o.observe = RKV_OBSERVE_RECENT;
+    o.policy.recent = 0;
+    CHECK(rkv_session_create(&s, m, &o, &e) == RKV_E_ARG && strstr(e.text, "'recent' is 0"), "%s",
+          e.text);
+    o = observing(1);           /* of the last 101 */
+    s = prefilled(m, &o, 200);
+    must(rkv_policy_set_name(&p, "blend", &e), &e);
+    p.recent = 100;
+    CHECK(rkv_session_compress(s, &p, &e) == RKV_E_ARG && !s->compressed &&
+              strstr(e.text, "last 100 queries, the session observed that of 101"), "%s", e.text);
+    rkv_session_free(s);
 }
 
 /* Lengths around one token, the window, the floor, and a tile. */
@@ -259,8 +319,9 @@ static void check_lengths(const rkv_model *m)
         rkv_session *s = prefilled(m, &o, n);
         snprintf(what, sizeof what, "%d tokens", n);
         check_sums(s, what, 1e-3);
-        check_kept(m, s, "h2o", "36", 1e-4);
-        check_kept(m, s, "observed", "36", 1e-4);
+        check_kept(m, s, "h2o", "36", RECENT, 1e-4);
+        check_kept(m, s, "observed", "36", RECENT, 1e-4);
+        check_kept(m, s, "blend", "36", RECENT, 1e-4);
         rkv_session_free(s);
     }
 }
@@ -277,11 +338,13 @@ static void check_f32(const tiny_options *t)
     rkv_session_options o = observing(1);
     rkv_session *s = prefilled(m, &o, N);
     check_sums(s, t->family, 2e-5);
-    check_same_bits(m, s, t->family, 4);
+    check_same_bits(m, s, t->family, 5);
     static const char *const budgets[] = {"36", "10%", "30%"};
     for (int i = 0; i < 3; i++) {
-        check_kept(m, s, "h2o", budgets[i], 2e-5);
-        check_kept(m, s, "observed", budgets[i], 2e-5);
+        check_kept(m, s, "h2o", budgets[i], RECENT, 2e-5);
+        check_kept(m, s, "observed", budgets[i], RECENT, 2e-5);
+        check_kept(m, s, "blend", budgets[i], RECENT, 2e-5);
+        check_kept(m, s, "blend", budgets[i], 0, 2e-5);
     }
     check_refused(m);
     check_lengths(m);
@@ -298,8 +361,8 @@ static void check_bf16(const tiny_options *t)
     rkv_session_options o = observing(1);
     rkv_session *s = prefilled(m, &o, 370);
     check_sums(s, what, 4e-3);
-    check_same_bits(m, s, what, 2);
-    check_kept(m, s, "h2o", "10%", 4e-3);
+    check_same_bits(m, s, what, 3);
+    check_kept(m, s, "h2o", "10%", RECENT, 4e-3);
     rkv_session_free(s);
     rkv_model_free(m);
 }

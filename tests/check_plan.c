@@ -1,6 +1,6 @@
 /* Memory that a prefill takes: planned against counted, and refused when it is not there. */
 #include "config.h"
-#include "made.h"
+#include "made_curves.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -44,7 +44,7 @@ static void check_prefill(rkv_session *s, const int32_t *at, int n, int with_row
           (unsigned long long)rkv_session_plan_bytes(s), (unsigned long long)(before + counted));
 }
 
-static void check_sizes(const rkv_model *m, const char *family)
+static void check_sizes(const rkv_model *m, const rkv_profile *profile, const char *family)
 {
     static const struct {
         const char *policy, *budget;
@@ -57,7 +57,10 @@ static void check_sizes(const rkv_model *m, const char *family)
         {"snapkv", "50%", N + MORE, 1, 1, 1, "f32"}, {"snapkv", "100%", 4000, 1, 256, 0, "f16"},
         {"h2o", "20%", 4000, 1, 256, 0, "f16"},   {"h2o", "90%", N + MORE, 3, 1, 3, "f16"},
         {"observed", "30%", 4000, 2, 7, 1, "f32"}, {"full", "full", 4000, 1, 256, 2, "f16"},
-        {"snapkv", "30%", 4000, 1, 64, 2, "f16"},
+        {"snapkv", "30%", 4000, 1, 64, 2, "f16"}, {"blend", "20%", 4000, 2, 64, 0, "f16"},
+        {"blend", "30%", 4000, 1, 7, 7, "f32"},   {"h2o", "20%", 4000, 1, 256, 4, "f16"},
+        {"curve", "15%", 4000, 1, 256, 0, "f16"}, {"snapkv:curve", "85%", 4000, 2, 256, 4, "f16"},
+        {"h2o:root", "70%", N + MORE, 3, 256, 3, "f16"},
     };
     rkv_error e = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -72,6 +75,7 @@ static void check_sizes(const rkv_model *m, const char *family)
             o.k_type = cases[i].type;
             must(rkv_policy_set_name(&o.policy, cases[i].policy, &e), &e);
             must(rkv_policy_set_budget(&o.policy, cases[i].budget, &e), &e);
+            o.policy.profile = profile;
             must(rkv_session_create(&s, m, &o, &e), &e);
             snprintf(what, sizeof what, "%s, case %zu%s", family, i, with_rows ? ", rows" : "");
             check_prefill(s, ids, N, with_rows, what);
@@ -141,7 +145,9 @@ static void check_family(tiny_options t, const char *family, const char *gemm)
     t.pattern = sliding ? 2 : 0;
     setenv("RKV_GEMM", gemm, 1);
     rkv_model *m = made_model(&t);
-    check_sizes(m, family);
+    rkv_profile *profile = made_curves(m);
+    check_sizes(m, profile, family);
+    rkv_profile_free(profile);
     if (CHECK_SANITIZED)
         SKIP(2, "sanitizers need their address space");
     else

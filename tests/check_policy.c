@@ -59,7 +59,9 @@ static void check_names(void)
         const char *name;
         int observes;
     } needs[] = {{"full", 0}, {"snapkv", RKV_OBSERVE_QUERIES}, {"ripple", RKV_OBSERVE_QUERIES},
-                 {"h2o", RKV_OBSERVE_MASS}, {"observed", RKV_OBSERVE_MASS}};
+                 {"h2o", RKV_OBSERVE_MASS}, {"observed", RKV_OBSERVE_MASS},
+                 {"blend", RKV_OBSERVE_QUERIES | RKV_OBSERVE_RECENT},
+                 {"curve", RKV_OBSERVE_QUERIES | RKV_OBSERVE_RECENT}};
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
         p = rkv_policy_default();
         CHECK(!rkv_policy_set_name(&p, needs[i].name, &e) && !rkv_policy_observes(&p) &&
@@ -67,6 +69,12 @@ static void check_names(void)
               rkv_policy_observes(&p) == needs[i].observes, "%s observes %d", needs[i].name,
               rkv_policy_observes(&p));
     }
+    p.recent = 0;
+    CHECK(rkv_policy_observes(&p) == (RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS), "all queries");
+    CHECK(!rkv_policy_set_name(&p, "curve", &e) && !strcmp(p.selector, "blend") &&
+          !strcmp(p.allocator, "curve"), "curve");
+    p.recent = -1;
+    CHECK(rkv_policy_check(&p, &e) == RKV_E_ARG && strstr(e.text, "recent is -1"), "%s", e.text);
     const char *const wrong[] = {"", ":", "snap", "snapkv:", ":ripple", "ripple:snapkv", "x"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK(rkv_policy_set_name(&p, wrong[i], &e) == RKV_E_ARG && strstr(e.text, "snapkv"),
@@ -330,6 +338,38 @@ static void check_keep_best(void)
           keep[1], keep[2]);
 }
 
+/* Ranks against counting, which are halves where values are equal; they are added. */
+static void check_ranks(void)
+{
+    enum { MAX = 700 };
+    static float x[MAX], rank[MAX];
+    static uint32_t work[4 * MAX];
+    const float special[] = {1.0f, NAN, -0.0f, INFINITY, 0.0f, -INFINITY, NAN};
+    const float expected[] = {1, 5.5f, 2.5f, 0, 2.5f, 4, 5.5f};
+    int wrong = 0;
+    for (int i = 0; i < 300; i++) {
+        const int n = (int)draw(MAX);
+        const uint64_t levels = 1 + draw(i % 2 ? 10 : 100000);
+        for (int t = 0; t < n; t++) {
+            x[t] = (float)draw(levels) / 7.0f - (draw(10) ? 0.0f : 1e4f);
+            rank[t] = 10.0f;
+        }
+        rkv_add_ranks(rank, x, n, work);
+        for (int t = 0; t < n; t++) {
+            double want = 10.0;
+            for (int u = 0; u < n; u++)
+                want += (x[u] > x[t]) + 0.5 * (x[u] == x[t] && u != t);
+            wrong += (double)rank[t] != want;
+        }
+    }
+    CHECK(!wrong, "%d ranks differ", wrong);
+    memset(rank, 0, sizeof rank);
+    rkv_add_ranks(rank, special, 7, work);
+    CHECK(!memcmp(rank, expected, sizeof expected), "%g %g %g %g %g %g %g", (double)rank[0],
+          (double)rank[1], (double)rank[2], (double)rank[3], (double)rank[4], (double)rank[5],
+          (double)rank[6]);
+}
+
 static void check_profile_file(void)
 {
     const double s[] = {0.1, NAN, 1.0 / 3.0};
@@ -429,6 +469,7 @@ int main(void)
     check_caps();
     check_pooling();
     check_keep_best();
+    check_ranks();
     check_profile_file();
     check_bad_profiles();
     return check_end("policy");

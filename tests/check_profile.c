@@ -372,9 +372,10 @@ static void check_join(void)
     }
 }
 
-/* Every failing allocation of merging and summing up is survived. */
+/* Every failing allocation of merging, summing up and reporting is survived. */
 static void check_no_memory(void)
 {
+    const rkv_profile_cost cost = {1.0, 2.0, 3.0, 9};
     rkv_error e = {0};
     rkv_table *t = made_table(all_signals, 9, 0.5, 1, 1), *back;
     char *text, *printed;
@@ -393,6 +394,8 @@ static void check_no_memory(void)
         printed = NULL;
         if (!s)
             s = rkv_profile_print(p, &printed, &n_printed, &e);
+        if (!s)
+            s = rkv_profile_html(p, &cost, "/dev/null", &e);
         rkv_mem_fail_after(0);
         CHECK(!s || s == RKV_E_MEM, "allocation %d: %s", k, e.text);
         rkv_mem_free(printed);

@@ -188,6 +188,65 @@ def check_profile_inputs():
     refused("budget below the floor", USAGE, ["floor"], *budget, "1%")
 
 
+def with_curves(change=lambda curves: None):
+    """profile.json with estimated curves of its heads: one that wants everything, the others little."""
+    p = json.loads(pathlib.Path("profile.json").read_text())
+    heads = [(l, h) for l in range(p["model"]["n_layer"]) for h in range(p["model"]["n_kv_head"])]
+    damage = lambda i: [3.0, 2.0, 1.0] if i == 1 else [1e-3 / (i + 1), 1e-4, 0.0]
+    p["curves"] = [{"kind": "estimated", "unit": "head", "selector": "blend", "grid": [0.05, 0.2, 0.5],
+                    "units": [{"layer": l, "kv_head": h, "damage": damage(i), "se": [None, 0, 0.1]}
+                              for i, (l, h) in enumerate(heads)]}]
+    change(p["curves"][0])
+    pathlib.Path("curves.json").write_text(json.dumps(p))
+    return len(heads), p["model"]["n_kv_head"]
+
+
+def check_curves():
+    n, n_head = with_curves()
+    profile = ["--kv-profile", "curves.json"]
+    budget = ["budget", *profile, "-c", "200", "--kv-budget", "40%", "--kv-policy"]
+    spread = lambda got: [b for x in got["layers"] for b in x.get("budgets", [x["budget"]] * n_head)]
+    for name in ("curve", "snapkv:root", "blend:curve"):
+        got = good_json(f"budget {name}", *budget, name, "--json")
+        b = spread(got)
+        check(len(b) == n and sum(b) == n * 80 and min(b) >= 36 and b[1] == max(b) > 80, f"{name}: {got}")
+        check(got["total"] == 80 * n // n_head and "budgets" in got["layers"][0], f"{name}: {got}")
+    text = good("budget curve", *budget, "curve").out.decode().splitlines()
+    heads = spread(good_json("budget curve", *budget, "curve", "--json"))
+    check(text[1].split() == ["0", *map(str, heads[:n_head])] and text[-1].startswith("total  160 (mean 80)"),
+          f"budgets of heads as text: {text}")
+    got = good_json("budget per layer", *budget, "curve", "--kv-unit", "layer", "--json")
+    check(all("budgets" not in x for x in got["layers"]) and sum(x["budget"] for x in got["layers"]) == 160 and
+          got["layers"][0]["budget"] > 80, f"per layer: {got}")
+    ids = ["-m", "m.gguf", "--ids", "ids", *profile, "--kv-budget", "40%", "--kv-policy"]
+    got = good_json("select curve", "select", *ids, "curve", "--kv-recent", "50")
+    check([h["budget"] for x in got["layers"] for h in x["heads"]] == heads and got["total"] == 160, "select: budgets")
+    check(all(len(h["kept"]) == h["budget"] for x in got["layers"] for h in x["heads"]), "select: kept as allowed")
+    all_queries = good_json("select blend", "select", *ids, "blend", "--kv-recent", "0")
+    check(all_queries == good_json("more than the prompt", "select", *ids, "blend", "--kv-recent", "4000"),
+          "all queries, however they are named")
+    kl = good_json("score curve", "score", *ids, "curve", "--prefix", "190").get("mean_kl", -1)
+    check(kl > 0, f"score: mean KL {kl}")
+    made = good_json("run curve", "run", *ids, "curve", "-n", "4", "--json", "--ignore-eos")
+    check(len(made["tokens"]) == 4 and sum(made["kv_tokens_per_layer"]) == 160 + 2 * 3, f"run: {made}")
+    measured = [*budget, "curve", "--kv-curves", "measured"]
+    refused("no measured curves", INPUT, ["no measured", "each KV head", "rkv profile --signals head-curves"], *measured)
+    refused("no measured curves of layers", INPUT, ["each layer", "--signals layer-curves"], *measured, "--kv-unit",
+            "layer")
+    good("a profile without curves", "profile", "-m", "m.gguf", "--data", "data", "--response", "8", "--signals", "values",
+         "-o", "plain.json")
+    refused("no curves", INPUT, ["no estimated", "rkv profile --signals curves"], "budget", "--kv-profile",
+            "plain.json", "-c", "200", "--kv-budget", "40%", "--kv-policy", "curve")
+    for what, change in {"'damage' holds -1": lambda c: c["units"][0].update(damage=[1, -1, 0]),
+                         "share #1 of 'grid'": lambda c: c.update(grid=[0.5, 0.2, 0.6]),
+                         "is missing in 'units'": lambda c: c["units"].pop(),
+                         "there twice": lambda c: c["units"].append(c["units"][0]),
+                         "'kind' is 'true'": lambda c: c.update(kind="true")}.items():
+        with_curves(change)
+        refused(f"curves: {what}", INPUT, ["curves.json: curves: ", what], *budget, "curve")
+    pathlib.Path("curves.json").unlink()
+
+
 def check_texts():
     model = ["run", "-m", "m.gguf"]
     for name, code, what in (("absent", INPUT, "No such file"), ("folder", INPUT, "Is a directory"),

@@ -14,6 +14,8 @@
 typedef struct settings {
     rkv_profile_options o;
     double grid[32];
+    rkv_profile_cost cost;
+    int rank;                   /* among those that mpirun started */
 } settings;
 
 static int print_json(const char *path)
@@ -77,6 +79,21 @@ static int read_shard(rkv_profile_options *po, const char *text)
     return usage("--shard: '%.40s', expected I/N with I from 1 to N, such as 1/4", text);
 }
 
+static int read_memory(uint64_t *out, const char *text)
+{
+    static const char unit[] = "kmgt";
+    char *end;
+    double v = isdigit((unsigned char)*text) ? strtod(text, &end) : 0.0;
+    const char *u = v > 0.0 && *end ? strchr(unit, tolower((unsigned char)*end)) : NULL;
+    for (const char *c = unit; u && c <= u; c++)
+        v *= 1024.0;
+    if (v >= 1.0 && v < 0x1p62 && (u ? !end[1] : !*end)) {
+        *out = (uint64_t)v;
+        return 0;
+    }
+    return usage("--memory: '%.40s', expected bytes such as 512M or 4G", text);
+}
+
 static int read_settings(settings *s, const opts *o)
 {
     rkv_error e;
@@ -102,6 +119,8 @@ static int read_settings(settings *s, const opts *o)
         bad = read_grid(s, o->grid);
     if (!bad && o->shard)
         bad = read_shard(&s->o, o->shard);
+    if (!bad && o->memory)
+        bad = read_memory(&s->o.memory, o->memory);
     return bad;
 }
 
@@ -114,10 +133,12 @@ static int say_interrupted(const rkv_error *e, const opts *o)
     return EXIT_INTERRUPTED;
 }
 
-/* Whether the profile can be written, told before the long work and not after it. */
+/* Whether a file can be written, told before the long work and not after it. NULL: none is. */
 static int check_output(const char *path)
 {
     struct stat st;
+    if (!path)
+        return 0;
     char folder[4096];
     const char *slash = strrchr(path, '/');
     const int n = slash ? (int)(slash - path) + 1 : 0;
@@ -128,7 +149,7 @@ static int check_output(const char *path)
         bad = errno;
     if (!bad)
         return 0;
-    fprintf(stderr, "rkv: %s: cannot write the profile: %s\n", path, strerror(bad));
+    fprintf(stderr, "rkv: %s: cannot be written: %s\n", path, strerror(bad));
     return EXIT_FAILED;
 }
 
@@ -150,14 +171,16 @@ static int output_failed(const rkv_error *e)
     return code == EXIT_INPUT ? EXIT_FAILED : code;
 }
 
-/* Saves and shows a profile, and frees it. */
-static int deliver(rkv_profile *p, const opts *o)
+/* Saves and shows a profile, and frees it. cost NULL: not of this run. */
+static int deliver(rkv_profile *p, const rkv_profile_cost *cost, const opts *o)
 {
     rkv_error e;
     end_progress();
-    int code = rkv_profile_save(p, o->output, &e) ? output_failed(&e) : 0;
+    int code = !o->show && rkv_profile_save(p, o->output, &e) ? output_failed(&e) : 0;
+    if (!code && o->html && rkv_profile_html(p, cost, o->html, &e))
+        code = output_failed(&e);
     if (!code)
-        code = o->json ? print_json(o->output) : print_report(p);
+        code = o->json ? print_json(o->show ? o->show : o->output) : print_report(p);
     rkv_profile_free(p);
     return code;
 }
@@ -171,9 +194,10 @@ static int run_profile(const opts *o, const rkv_model *m, const settings *s)
 {
     rkv_profile *p;
     rkv_error e;
-    if (rkv_profile_run(&p, m, o->data, &s->o, &e))
-        return failed(&e, o);
-    return deliver(p, o);
+    const rkv_status bad = rkv_profile_run(&p, m, o->data, &s->o, &e);
+    if (s->rank)                /* rank 0 tells, whatever it is */
+        return bad ? EXIT_FAILED : EXIT_OK;
+    return bad ? failed(&e, o) : deliver(p, &s->cost, o);
 }
 
 static int run_shard(const opts *o, const rkv_model *m, const settings *s)
@@ -195,12 +219,24 @@ static int run_merge(const opts *o)
     rkv_error e;
     if (!o->n_word)
         return usage("profile --merge: name the parts that --shard made");
-    const int bad = check_output(o->output);
+    int bad = check_output(o->output);
+    if (!bad)
+        bad = check_output(o->html);
     if (bad)
         return bad;
     if (rkv_profile_merge(&p, o->word, o->n_word, &e))
         return fail(&e);
-    return deliver(p, o);
+    return deliver(p, NULL, o);
+}
+
+static int run_show(const opts *o)
+{
+    rkv_profile *p;
+    rkv_error e;
+    const int bad = check_output(o->html);
+    if (bad)
+        return bad;
+    return rkv_profile_load(&p, o->show, &e) ? fail(&e) : deliver(p, NULL, o);
 }
 
 /* ---- --check ---- */
@@ -225,6 +261,8 @@ static int print_verdict(const rkv_profile_verdict *v, const opts *o)
            v->n_example, v->n_example == 1 ? "" : "s", v->spearman, v->low, v->high);
     printf("The profile %s: %.3f is %s %.2f\n", v->holds ? "holds" : "does not hold", v->spearman,
            v->holds ? "at least" : "under", v->threshold);
+    if (v->low < v->threshold && v->threshold <= v->high)
+        puts("The interval leaves it open: more --examples make it surer.");
     return finish_stdout();
 }
 
@@ -253,29 +291,73 @@ static int check_words(const opts *o)
 {
     if (o->n_word && !o->merge)
         return usage("unknown option '%.80s'; see rkv profile --help", o->word[0]);
-    if (o->merge + !!o->check + !!o->shard > 1)
-        return usage("profile: --merge, --check and --shard are three different things");
-    if (!o->data && !o->merge)
+    if (o->merge + !!o->check + !!o->shard + !!o->show > 1)
+        return usage("profile: --merge, --check, --shard and --show are different things");
+    if (o->html && (o->check || o->shard))
+        return usage("profile: --html is of a whole profile: not with --check or --shard");
+    if (o->html && ((o->output && !strcmp(o->html, o->output)) ||
+                    (o->show && !strcmp(o->html, o->show))))
+        return usage("profile: --html names the profile itself, '%.80s'", o->html);
+    if (o->show && o->output)
+        return usage("profile: --show writes no profile, -o is not for it");
+    if (!o->data && !o->merge && !o->show)
         return usage("profile: name the calibration examples with --data FILE.jsonl");
-    if (!o->output && !o->check)
+    if (!o->output && !o->check && !o->show)
         return usage("profile: name the profile to write with -o FILE.json");
     return 0;
+}
+
+/* Started by mpirun, the ranks share the examples, and one mapping of the weights on each machine:
+ * copies of each rank's own would take memory as many times. */
+static int join_ranks(settings *s, opts *with)
+{
+    rkv_error e;
+    int size;
+    if (rkv_world_get(&s->rank, &size, &e))
+        return fail(&e);
+    if (size > 1 && !strcmp(with->load_mode, "auto"))
+        with->load_mode = "mmap";
+    if (s->rank)
+        s->o.progress = silent_progress;
+    s->o.ranks = 1;
+    return 0;
+}
+
+/* Within a bound, weights of more than half of it are read by layers: the rest is for the work. */
+static int load_within(rkv_model **m, opts *with, uint64_t memory)
+{
+    const int choose = memory && !strcmp(with->load_mode, "auto");
+    if (choose)
+        with->load_mode = "mmap";
+    const int bad = load_model(m, with);
+    if (bad || !choose || rkv_model_get_info(*m)->file_bytes <= memory / 2)
+        return bad;
+    rkv_model_free(*m);
+    *m = NULL;
+    with->load_mode = "stream";
+    return load_model(m, with);
 }
 
 int cmd_profile(const opts *o)
 {
     rkv_model *m = NULL;
     settings s;
+    opts with = *o;
     int code = check_words(o);
-    if (!code && o->merge)
-        return run_merge(o);
+    if (!code && (o->merge || o->show))
+        return o->merge ? run_merge(o) : run_show(o);
     if (!code)
         code = read_settings(&s, o);
+    if (!code && !o->check && !o->shard)
+        code = join_ranks(&s, &with);
     if (!code && !o->check)
         code = check_output(o->output);
     if (!code)
-        code = load_model(&m, o);
+        code = check_output(o->html);
+    if (!code)
+        code = load_within(&m, &with, s.o.memory);
     if (!code) {
+        s.o.cost = &s.cost;
         catch_signals();
         code = o->check ? run_check(o, m, &s) : o->shard ? run_shard(o, m, &s)
                                                          : run_profile(o, m, &s);

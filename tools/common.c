@@ -144,9 +144,9 @@ int show_progress(void *ctx, const char *phase, int64_t done, int64_t total)
         return caught;
     shown = now;
     const double share = (double)done / (double)total;
-    const double rate = (double)(done - before) / (now - started);
     if (done == before)         /* nothing to tell the time from */
         return caught;
+    const double rate = (double)(done - before) / (now - started);
     const double left = (double)(total - done) / rate;
     if (!tty) {
         fprintf(stderr, "%s: %.0f %%, %.0f s left\n", phase, 100.0 * share, left);
@@ -158,6 +158,12 @@ int show_progress(void *ctx, const char *phase, int64_t done, int64_t total)
     bar[30] = 0;
     fprintf(stderr, "\r%s [%s] %3.0f %%, %.0f s left \033[K", phase, bar, 100.0 * share, left);
     bar_shown = 1;
+    return caught;
+}
+
+int silent_progress(void *ctx, const char *phase, int64_t done, int64_t total)
+{
+    (void)ctx, (void)phase, (void)done, (void)total;
     return caught;
 }
 
@@ -203,10 +209,13 @@ int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
     *profile = NULL;
     p->window = o->window;
     p->pool_kernel = o->kernel;
+    p->recent = o->recent;
     p->ratio = o->r;
     p->gamma = o->gamma;
     p->pool_average = !strcmp(o->pool, "avg");
     p->pool_before_mean = !strcmp(o->pool_order, "pool-mean");
+    p->curves_measured = !strcmp(o->kv_curves, "measured");
+    p->unit_layers = !strcmp(o->kv_unit, "layer");
     if (o->kv_policy && rkv_policy_set_name(p, o->kv_policy, &e))
         return fail(&e);
     if (o->kv_budget && rkv_policy_set_budget(p, o->kv_budget, &e))

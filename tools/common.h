@@ -30,6 +30,8 @@ int interrupted(void);
 
 /* progress callback: a bar on a terminal, a line every 10 s elsewhere; stops when interrupted. */
 int show_progress(void *ctx, const char *phase, int64_t done, int64_t total);
+/* The same without a word. */
+int silent_progress(void *ctx, const char *phase, int64_t done, int64_t total);
 /* Clears the bar's line, if one is there. */
 void end_progress(void);
 

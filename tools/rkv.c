@@ -35,9 +35,10 @@ static const struct {
      "nats."},
     {"select", CMD_SELECT, cmd_select, "which prompt tokens a policy keeps",
      "usage: rkv select -m MODEL --ids FILE --kv-policy P --kv-budget B [options]\n"
-     "For each layer its budget and, per KV head, the kept positions; total: tokens per KV head "
-     "summed\n"
-     "over the layers that the budget covers (sliding-window layers stay outside)."},
+     "For each layer its budget (mean over KV heads) and, per KV head, its own and the kept "
+     "positions;\n"
+     "total: tokens per KV head summed over the layers that the budget covers (sliding-window "
+     "layers stay\noutside)."},
     {"profile", CMD_PROFILE, cmd_profile, "measure how sensitive each layer's cache is",
      "usage: rkv profile -m MODEL --data CALIB.jsonl -o PROFILE.json [options]\n"
      "       rkv profile -m MODEL --data CALIB.jsonl -o PART.json --shard I/N [options]\n"
@@ -45,12 +46,14 @@ static const struct {
      "       rkv profile --check PROFILE.json -m MODEL --data FILE.jsonl [--examples N]\n"
      "One pass over the examples; the profile divides budgets for policies ripple and curve, at "
      "any\nbudget. Parts may be measured on different machines: together they give the same bytes. "
-     "A profile\nholds on a model when one new example (or N) orders the layers with a Spearman "
-     "correlation of at\nleast 0.6."},
-    {"budget", CMD_BUDGET, cmd_budget, "budgets of each layer from a profile",
+     "A profile\nholds on a model when one new example (or N, which is surer) orders the layers "
+     "with a Spearman\ncorrelation of at least 0.4."},
+    {"budget", CMD_BUDGET, cmd_budget, "budgets of each layer and KV head from a profile",
      "usage: rkv budget --kv-profile FILE --kv-budget B -c N [--r R] [--gamma G]\n"
+     "       rkv budget --kv-policy curve --kv-profile FILE --kv-budget B -c N [--kv-unit layer]\n"
      "       rkv budget --kv-policy snapkv --layers L --kv-budget B -c N\n"
-     "The arithmetic alone: tokens per KV head of each layer for a prompt of N tokens."},
+     "The arithmetic alone: tokens per KV head of each layer for a prompt of N tokens; where heads "
+     "differ,\nof each of them (with --json: budgets; budget is the mean)."},
     {"inspect", CMD_INSPECT, cmd_inspect, "model, machine and kernels",
      "usage: rkv inspect [MODEL]\n"
      "What the file holds, what the CPU can do, which GPUs there are (or why none), which kernels "

@@ -264,9 +264,9 @@ static void keep_here(const rkv_backend *be, tile *t, const rkv_attend_kept *k, 
         t->score = kept_tile(be, k, w->n_q, w->index);
 }
 
-void rkv_attend_mass(const rkv_backend *be, float *mass, const rkv_attend_kept *kept,
-                     const float *m, const float *l, int n_q, const int32_t *lo, const int32_t *hi,
-                     const rkv_kv_view *kv, float *scratch)
+void rkv_attend_mass(const rkv_backend *be, const rkv_attend_sum *sum, int n_sum,
+                     const rkv_attend_kept *kept, const float *m, const float *l, int n_q,
+                     const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv, float *scratch)
 {
     const rkv_ops *ops = &be->ops;
     const tile t = cut(be, scratch, n_q, kv->d_head);
@@ -286,8 +286,13 @@ void rkv_attend_mass(const rkv_backend *be, float *mass, const rkv_attend_kept *
         }
         for (int i = 0; i < n_row; i++)
             kept->factor[i] = kept->top[(ptrdiff_t)(w.r0 + i) * kept->n_tile + w.index];
-        ops->gemm[RKV_DT_f32](mass + from, TILE, kept->factor, n_row, weight + (from - w.t0), TILE,
-                              1, end - from, n_row, 1);
+        for (const rkv_attend_sum *s = sum; s < sum + n_sum; s++) {
+            const int skip = s->first > w.r0 ? s->first - w.r0 : 0;
+            if (s->mass && skip < n_row)
+                ops->gemm[RKV_DT_f32](s->mass + from, TILE, kept->factor + skip, n_row,
+                                      weight + (ptrdiff_t)skip * TILE + (from - w.t0), TILE, 1,
+                                      end - from, n_row - skip, 1);
+        }
     }
 }
 

@@ -121,24 +121,31 @@ size_t rkv_attend_kept_floats(const rkv_backend *be, int n_q, int n_slot);
 rkv_attend_kept rkv_attend_kept_cut(const rkv_backend *be, float *memory, int n_q, int n_slot);
 
 /* Adds slots [lo[i], hi[i]) of kv to row i: q [n_q][d_head], already scaled, must not overlap out;
- * lo and hi ascend with i and may be empty ranges. kept != NULL: keeps the weights too, of one
- * call between begin and end; changes no bit of the rest. A row's bits depend on its own slots
- * only: tiles begin where slot + phase is a multiple of RKV_ATTN_TILE, whatever was dropped in
- * front, so a run may be cut there without a change, and some slots may go in as another type. On the path bf16 queries and keys go in as two bf16
- * each, so that each term of a score is off by 2^-15 at most; weights and values are rounded once.
+ * lo and hi ascend with i and may be empty ranges. kept != NULL: keeps the weights too, of one call
+ * between begin and end; changes no bit of the rest. A row's bits depend on its own slots only:
+ * tiles begin where slot + phase is a multiple of RKV_ATTN_TILE, whatever was dropped in front, so
+ * a run may be cut there without a change, and some slots may go in as another type. On the path
+ * bf16 queries and keys go in as two bf16 each, so that each term of a score is off by 2^-15 at
+ * most; weights and values are rounded once.
  * Source: online softmax, Milakov & Gimelshein 2018; tiling, Dao et al. 2022 (FlashAttention). */
 void rkv_attend_add(const rkv_backend *be, float *out, float *m, float *l, const float *q, int n_q,
                     const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv,
                     const rkv_attend_kept *kept, float *scratch);
 
-/* Column sums of the attention of the rows that rkv_attend_add (same arguments) has kept: mass[t]
- * += sum over rows, ascending, of the softmax weight that row i gives slot t, lo[0] <= t < hi[n_q -
- * 1]. Every row must have seen a slot. The scores are not computed again: a kept weight counts
- * exp(top - m) / l times. On the path bf16 it is the rounded weights that count, as in the mean of
- * the values. Uses up what was kept. Sum tolerance beyond that of the weights. */
-void rkv_attend_mass(const rkv_backend *be, float *mass, const rkv_attend_kept *kept,
-                     const float *m, const float *l, int n_q, const int32_t *lo, const int32_t *hi,
-                     const rkv_kv_view *kv, float *scratch);
+typedef struct rkv_attend_sum { /* of attention, by key */
+    float *mass;                /* NULL: not wanted */
+    int first;                  /* of rows [first, n_q) */
+} rkv_attend_sum;
+
+/* Column sums of the attention of the rows that rkv_attend_add (same arguments) has kept, for each
+ * of n_sum sums: mass[t] += sum over its rows, ascending, of the softmax weight that row i gives
+ * slot t, lo[0] <= t < hi[n_q - 1]. Every row must have seen a slot. The scores are not computed
+ * again: a kept weight counts exp(top - m) / l times. On the path bf16 it is the rounded weights
+ * that count, as in the mean of the values. Uses up what was kept. Sum tolerance beyond that of the
+ * weights. */
+void rkv_attend_mass(const rkv_backend *be, const rkv_attend_sum *sum, int n_sum,
+                     const rkv_attend_kept *kept, const float *m, const float *l, int n_q,
+                     const int32_t *lo, const int32_t *hi, const rkv_kv_view *kv, float *scratch);
 
 /* Divides by the sums. Every row must have seen a slot; where scores are not finite (weights of a
  * damaged file) the result is not either. */

@@ -47,7 +47,7 @@ rkv_bound rkv_bound_of(rkv_session *s, int n_prompt, int n_response, int n_row)
         .streamed = rkv_model_stream_bytes(m),
         .fixed = rkv_mem_current() + p.panels + p.scratch + p.n_old + p.attention + p.mass_sums +
                  p.tile_mass + walk_bytes(m, n_row),
-        .example = p.x + p.pos + p.tables + p.observed + p.mass + p.kv +
+        .example = p.x + p.pos + p.tables + p.observed + p.mass + p.recent + p.kv +
                    (uint64_t)beyond * slots + decode_bytes(m, n_prompt + n_response),
     };
 }

@@ -21,7 +21,7 @@ typedef struct job {            /* selection in one layer */
     const rkv_policy *p;
     const rkv_selector *selector;
     const float *q;             /* [n_query][n_head][d_head] */
-    const float *mass;          /* [n_kv_head][n] */
+    const float *mass, *recent; /* [n_kv_head][n] */
     int n_query, l, n;
     const int *budget;          /* [n_kv_head] */
     int n_shrinking, head[RKV_MAX_HEAD];        /* heads whose budget is below n */
@@ -51,7 +51,8 @@ static void score_head(const job *j, int h, float *score, float *scratch)
     const rkv_observed o = {
         .be = &j->s->m->backend, .kv = rkv_kv_view_of(j->s->kv, j->l, h), .q = q,
         .n_query = j->n_query, .n_group = n_group,
-        .mass = j->mass ? j->mass + (ptrdiff_t)h * j->n : NULL};
+        .mass = j->mass ? j->mass + (ptrdiff_t)h * j->n : NULL,
+        .recent = j->recent ? j->recent + (ptrdiff_t)h * j->n : NULL};
     j->selector->score(j->p, &o, score, work);
 }
 
@@ -74,7 +75,7 @@ static int queries_of(const rkv_policy *p, int n)
     return want < n ? want : n;
 }
 
-size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n)
+size_t rkv_session_score_floats(const rkv_session *s, const rkv_policy *p, int n)
 {
     const rkv_config *c = &s->m->config;
     const rkv_selector *selector = rkv_selector_find(p->selector);
@@ -101,7 +102,7 @@ size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int
 {
     job j = {.s = s, .n = n, .budget = rkv_session_budgets(s, l)};
     const size_t n_keep = list_heads(&j);
-    return (size_t)j.n_shrinking * rkv_session_compress_floats(s, p, n) * sizeof *j.scratch +
+    return (size_t)j.n_shrinking * rkv_session_score_floats(s, p, n) * sizeof *j.scratch +
            n_keep * sizeof *j.keep;
 }
 
@@ -127,10 +128,10 @@ static job job_of(const rkv_session *s, const rkv_policy *p, int l)
              .selector = rkv_selector_find(p->selector),
              .n_query = queries_of(p, n),
              .mass = rkv_session_seen_mass(s, l, n),
+             .recent = rkv_session_seen_recent(s, l, n),
              .l = l,
              .n = n,
-             .budget = rkv_session_budgets(s, l),
-             .head_floats = rkv_session_compress_floats(s, p, n)};
+             .head_floats = rkv_session_score_floats(s, p, n)};
     if (j.n_query)      /* more may have been seen than the policy looks at: the last of them */
         j.q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j.n_query) *
               (size_t)c->n_head * (size_t)c->d_head;
@@ -148,6 +149,7 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
                                       rkv_error *e)
 {
     job j = job_of(s, p, l);
+    j.budget = rkv_session_budgets(s, l);
     const size_t n_keep = list_heads(&j);
     if (!j.n_shrinking)
         return RKV_OK;
@@ -177,6 +179,13 @@ rkv_status rkv_session_check_compress(const rkv_session *s, const rkv_policy *p,
                         "compress: selector '%s' needs the attention mass of the keys; create the "
                         "session with RKV_OBSERVE_MASS",
                         p->selector);
+    const int recent = rkv_policy_recent(p, s->n_prompt);
+    if (rkv_policy_observes(p) & RKV_OBSERVE_RECENT && s->seen.n_recent != recent)
+        return rkv_fail(e, RKV_E_ARG,
+                        "compress: selector '%s' needs the attention mass of the last %d queries, "
+                        "the session observed that of %d; create it with RKV_OBSERVE_RECENT and "
+                        "the same 'recent'",
+                        p->selector, recent, s->seen.n_recent);
     return RKV_OK;
 }
 

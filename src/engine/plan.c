@@ -85,27 +85,29 @@ static void plan_observation(rkv_prefill_plan *out, const rkv_session *s, const 
                              int n)
 {
     const rkv_config *c = &s->m->config;
-    const int all_q = s->o.observe & RKV_OBSERVE_QUERIES,
-              all_mass = s->o.observe & RKV_OBSERVE_MASS;
-    const uint64_t n_layer = (uint64_t)c->n_layer, n_kv_head = (uint64_t)c->n_kv_head;
+    const int all = s->o.observe, wanted = all | (p ? rkv_policy_observes(p) : 0);
+    const uint64_t n_layer = (uint64_t)c->n_layer,
+                   keys = (uint64_t)c->n_kv_head * (uint64_t)n * sizeof(float);
     int want = p ? rkv_policy_n_query(p) : 0;
-    if (all_q && s->o.policy.window > want)
+    if (all & RKV_OBSERVE_QUERIES && s->o.policy.window > want)
         want = s->o.policy.window;
     if (s->n_past)
         return;
     out->n_observed = least(want, n);
-    out->observed = (uint64_t)out->n_observed * (all_q ? n_layer : 1) * (uint64_t)c->n_head *
-                    (uint64_t)c->d_head * sizeof(float);
-    if (all_mass || (p && rkv_policy_observes(p) & RKV_OBSERVE_MASS))
-        out->mass = (all_mass ? n_layer : 1) * n_kv_head * (uint64_t)n * sizeof(float);
+    out->observed = (uint64_t)out->n_observed * (all & RKV_OBSERVE_QUERIES ? n_layer : 1) *
+                    (uint64_t)c->n_head * (uint64_t)c->d_head * sizeof(float);
+    if (wanted & RKV_OBSERVE_MASS)
+        out->mass = (all & RKV_OBSERVE_MASS ? n_layer : 1) * keys;
+    if (wanted & RKV_OBSERVE_RECENT)
+        out->recent = (all & RKV_OBSERVE_RECENT ? n_layer : 1) * keys;
 }
 
 /* Chunks, and what depends on them. */
 static void plan_chunk(rkv_prefill_plan *out, const rkv_session *s, int n)
 {
     const rkv_model *m = s->m;
-    const int n_mass = out->mass ? n : 0;
-    const uint64_t keys = (uint64_t)n_mass * (uint64_t)m->config.n_kv_head;
+    const int n_sum = (out->mass > 0) + (out->recent > 0), n_mass = n_sum ? n : 0;
+    const uint64_t keys = (uint64_t)n_sum * (uint64_t)n * (uint64_t)m->config.n_kv_head;
     out->n_chunk = rkv_row_attention_chunk(m, least(s->o.n_chunk, n), n_mass > 0);
     out->scratch = rkv_step_scratch(&m->config, least(out->n_chunk, n)) * sizeof(float);
     out->attention =
@@ -164,6 +166,7 @@ static void add_buffers(rkv_prefill_plan *to, const rkv_prefill_plan *p)
     to->tables += p->tables;
     to->observed += p->observed;
     to->mass += p->mass;
+    to->recent += p->recent;
     raise_to(&to->panels, p->panels);
     raise_to(&to->scratch, p->scratch);
     raise_to(&to->n_old, p->n_old);
@@ -193,7 +196,8 @@ rkv_prefill_plan rkv_prefill_plan_of(rkv_session *const *s, const size_t *n, siz
         p.logits = logit_bytes(s[0], (int)n[0]);
     const int64_t late = g.now + (int64_t)p.logits;
     p.total = p.x + p.pos + p.tables + p.panels + p.scratch + p.n_old + p.attention + p.observed +
-              p.mass + p.mass_sums + p.tile_mass + (uint64_t)(late > g.peak ? late : g.peak);
+              p.mass + p.recent + p.mass_sums + p.tile_mass +
+              (uint64_t)(late > g.peak ? late : g.peak);
     return p;
 }
 
@@ -211,8 +215,8 @@ static const char *hint(const rkv_prefill_plan *p, uint64_t rows, uint64_t work)
 rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, rkv_error *e)
 {
     const uint64_t small = 16 << 20;            /* its allocations themselves can fail */
-    const uint64_t rows =
-        p->x + p->pos + p->tables + p->observed + p->mass + p->mass_sums + p->tile_mass;
+    const uint64_t rows = p->x + p->pos + p->tables + p->observed + p->mass + p->recent +
+                          p->mass_sums + p->tile_mass;
     const uint64_t work = p->panels + p->scratch + p->n_old + p->attention + p->logits;
     if (p->total <= small)
         return RKV_OK;

@@ -17,8 +17,8 @@ typedef struct rkv_prefill_plan {       /* all in bytes, but for the counts */
     uint64_t panels, scratch, n_old, attention; /* for all of them in turn */
     uint64_t observed;          /* queries kept for selection; 0: none */
     int n_observed;             /* their positions */
-    uint64_t mass;              /* of keys, kept for selection; 0: none */
-    uint64_t mass_sums, tile_mass;      /* for all in turn, where there is mass */
+    uint64_t mass, recent;      /* of keys, kept for selection, see rkv_observation; 0: none */
+    uint64_t mass_sums, tile_mass;      /* for all in turn, where there is either */
     int n_chunk;                /* rows per pass inside a layer; of several sessions: the most */
     int n_tok;                  /* of all sessions */
     int compresses;             /* every session removes something */

@@ -20,10 +20,11 @@ typedef struct prefill {        /* of one session */
     float *tables;
     float *scratch;             /* the call's */
     int *n_old;                 /* [n_kv_head]; the call's */
-    double *mass; /* [n_kv_head][n] of the layer at hand, the call's; NULL: nobody asks */
+    double *mass; /* [n_kv_head][n] of the layer at hand, for each sum; NULL: nobody asks */
+    float *tile_mass;           /* ... and tile; both the call's */
     int n_chunk;
     rkv_step step;
-    rkv_row_attention attention;        /* with the call's scratch and tile_mass */
+    rkv_row_attention attention;        /* with the call's scratch */
 } prefill;
 
 typedef struct call {           /* of sessions of one model; they take turns with its memory */
@@ -68,8 +69,12 @@ static rkv_status alloc_own(prefill *f, const rkv_prefill_plan *p, rkv_error *e)
     }
     if (p->mass)
         s->seen.mass = take(p->mass);
+    if (p->recent) {
+        s->seen.recent = take(p->recent);
+        s->seen.n_recent = rkv_policy_recent(&s->o.policy, f->n);
+    }
     if (!f->x || !f->pos || !f->tables || (p->observed && !s->seen.q) ||
-        (p->mass && !s->seen.mass))
+        (p->mass && !s->seen.mass) || (p->recent && !s->seen.recent))
         return no_memory(f->n, e);
     return RKV_OK;
 }
@@ -80,12 +85,12 @@ static rkv_status alloc_shared(call *c, const rkv_prefill_plan *p, rkv_error *e)
     c->scratch = take(p->scratch);
     c->n_old = take(p->n_old);
     c->attention = take(p->attention);
-    if (p->mass) {
+    if (p->mass_sums) {
         c->mass = take(p->mass_sums);
         c->tile_mass = take(p->tile_mass);
     }
     if (!c->panels || !c->scratch || !c->n_old || !c->attention ||
-        (p->mass && (!c->mass || !c->tile_mass)))
+        (p->mass_sums && (!c->mass || !c->tile_mass)))
         return no_memory(p->n_tok, e);
     return RKV_OK;
 }
@@ -113,7 +118,7 @@ static void set_step(prefill *f, const call *c)
     }
     f->attention.s = f->s;
     f->attention.scratch = c->attention;
-    f->attention.tile_mass = c->tile_mass;
+    f->tile_mass = c->tile_mass;
     f->attention.pos0 = s->n_past;
     f->attention.n_old = f->n_old;
     f->attention.n_query = s->seen.n_query;
@@ -121,23 +126,48 @@ static void set_step(prefill *f, const call *c)
     f->attention.n_mass = f->mass ? f->n : 0;
 }
 
+/* Where the sums of layer l go in the end; NULL: not this one, or not of this layer. */
+static float *kept_sums(const prefill *f, int l, int k, int shrinks)
+{
+    const rkv_session *s = f->s;
+    const int bit = k == RKV_SUM_ALL ? RKV_OBSERVE_MASS : RKV_OBSERVE_RECENT;
+    if (!f->mass || rkv_session_skips(s, l) || !(shrinks || s->o.observe & bit))
+        return NULL;
+    return k == RKV_SUM_ALL ? rkv_session_seen_mass(s, l, f->n)
+                            : rkv_session_seen_recent(s, l, f->n);
+}
+
 /* What is observed of layer l, before it begins. */
 static void observe(prefill *f, int l, int shrinks)
 {
     const rkv_session *s = f->s;
-    const int wanted = shrinks || s->o.observe & RKV_OBSERVE_MASS;
+    const size_t keys = (size_t)s->m->config.n_kv_head * (size_t)f->n,
+                 tile = keys * (size_t)rkv_row_attention_tiles(s->m, f->n_chunk);
+    size_t used = 0;            /* sums before: of one kind alone, the memory is for one */
     f->attention.observed = f->first_prompt ? rkv_session_seen_q(s, l) : NULL;
-    f->attention.mass = f->mass && wanted && !rkv_session_skips(s, l) ? f->mass : NULL;
-    for (size_t i = 0; f->attention.mass && i < (size_t)s->m->config.n_kv_head * (size_t)f->n; i++)
-        f->mass[i] = 0.0;
+    for (int k = 0; k < RKV_SUM_COUNT; k++) {
+        const int kept = kept_sums(f, l, k, shrinks) != NULL;
+        const int from = k == RKV_SUM_RECENT ? f->n - s->seen.n_recent : 0;
+        f->attention.sum[k] = (rkv_row_sum){.from = from};
+        if (!kept)
+            continue;
+        f->attention.sum[k].total = f->mass + used * keys;
+        f->attention.sum[k].tile = f->tile_mass + used * tile;
+        for (size_t i = 0; i < keys; i++)
+            f->attention.sum[k].total[i] = 0.0;
+        used++;
+    }
 }
 
 /* The sums of the layer that is done, for selectors. */
-static void keep_mass(const prefill *f, int l)
+static void keep_sums(const prefill *f, int l, int shrinks)
 {
-    float *to = rkv_session_seen_mass(f->s, l, f->n);
-    for (size_t i = 0; i < (size_t)f->s->m->config.n_kv_head * (size_t)f->n; i++)
-        to[i] = (float)f->mass[i];
+    const size_t keys = (size_t)f->s->m->config.n_kv_head * (size_t)f->n;
+    for (int k = 0; k < RKV_SUM_COUNT; k++) {
+        float *to = kept_sums(f, l, k, shrinks);
+        for (size_t i = 0; to && i < keys; i++)
+            to[i] = (float)f->attention.sum[k].total[i];
+    }
 }
 
 static rkv_status report(const prefill *f, int l, int done, rkv_error *e)
@@ -194,8 +224,7 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
         m->arch->layer(m, &f->step, l);
         RKV_TRY(report(f, l, i + f->step.n_tok, e));
     }
-    if (f->attention.mass)
-        keep_mass(f, l);
+    keep_sums(f, l, shrinks);
     if (shrinks)
         RKV_TRY(rkv_session_compress_layer(s, f->policy, l, room, e));
     return f->first_prompt && rkv_session_skips(s, l) ? trim_sliding(f, l, e) : RKV_OK;
@@ -267,7 +296,7 @@ static rkv_status start(call *c, rkv_session *const *s, const int32_t *const *id
         prefill *f = &c->of[i];
         const rkv_prefill_plan own = rkv_prefill_plan_of(&s[i], &n[i], 1, 0);
         RKV_TRY(alloc_own(f, &own, e));
-        f->mass = own.mass ? c->mass : NULL;
+        f->mass = own.mass_sums ? c->mass : NULL;
         set_step(f, c);
         rkv_model_embed(f->s->m, f->x, ids[i], f->n);
     }
@@ -310,6 +339,11 @@ static void forget(rkv_session *s, int but)
     if (!(but & RKV_OBSERVE_MASS)) {
         rkv_mem_free(s->seen.mass);
         s->seen.mass = NULL;
+    }
+    if (!(but & RKV_OBSERVE_RECENT)) {
+        rkv_mem_free(s->seen.recent);
+        s->seen.recent = NULL;
+        s->seen.n_recent = 0;
     }
 }
 

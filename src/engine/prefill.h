@@ -14,6 +14,15 @@ enum { RKV_ROWS_PER_TILE = 192 };
  * memory. A chunk then holds so many tiles at most. */
 enum { RKV_MASS_ROWS = 64, RKV_MASS_TILES = 16 };
 
+/* Attention that keys get, summed over rows: of all positions, or of the last. */
+enum { RKV_SUM_ALL, RKV_SUM_RECENT, RKV_SUM_COUNT };
+
+typedef struct rkv_row_sum {
+    double *total;              /* [n_kv_head][n_mass] of this layer, to be added to; or NULL */
+    float *tile;                /* [n_kv_head][tiles of a chunk][n_mass] */
+    int32_t from;               /* first position that counts */
+} rkv_row_sum;
+
 typedef struct rkv_row_attention {
     rkv_session *s;
     int32_t pos0;               /* position of the first new row of the call */
@@ -21,9 +30,8 @@ typedef struct rkv_row_attention {
     float *observed;            /* [n_query][n_head][d_head] of this layer, or NULL */
     int32_t observe_from;       /* position of observed row 0 */
     int n_query;
-    double *mass;               /* [n_kv_head][n_mass] of this layer, to be added to; or NULL */
-    int n_mass; /* length of the first prompt, whose slots are its positions; 0: no mass anywhere */
-    float *tile_mass;           /* [n_kv_head][tiles of a chunk][n_mass] */
+    rkv_row_sum sum[RKV_SUM_COUNT];
+    int n_mass; /* length of the first prompt, whose slots are its positions; 0: no sum anywhere */
     float *scratch;             /* [team] times rkv_row_attention_floats */
 } rkv_row_attention;
 

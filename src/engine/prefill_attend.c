@@ -81,8 +81,9 @@ typedef struct span {           /* positions of the step, for one KV head */
     int h, first, n;
 } span;
 
-/* The attention of the span. mass != NULL: what each key gets of it is added there. */
-static void attend_span(const layer_job *j, span r, float *mass, float *scratch)
+/* The attention of the span. sums [RKV_SUM_COUNT]: what each key gets of its rows is added there;
+ * NULL: nowhere. */
+static void attend_span(const layer_job *j, span r, const rkv_attend_sum *sums, float *scratch)
 {
     const rkv_row_attention *a = j->a;
     const rkv_step *step = j->step;
@@ -106,13 +107,13 @@ static void attend_span(const layer_job *j, span r, float *mass, float *scratch)
     }
     step->be->ops.scale[RKV_DT_f32](q, c->attn_scale, n_q * d);
     rkv_attend_kept kept;
-    if (mass)
+    if (sums)
         kept = rkv_attend_kept_cut(step->be, work + rkv_attend_scratch(step->be, n_q, d), n_q,
                                    kv.n_slot);
     rkv_attend_begin(out, m, sum, n_q, d);
-    rkv_attend_add(step->be, out, m, sum, q, n_q, lo, hi, &kv, mass ? &kept : NULL, work);
-    if (mass)
-        rkv_attend_mass(step->be, mass, &kept, m, sum, n_q, lo, hi, &kv, work);
+    rkv_attend_add(step->be, out, m, sum, q, n_q, lo, hi, &kv, sums ? &kept : NULL, work);
+    if (sums)
+        rkv_attend_mass(step->be, sums, RKV_SUM_COUNT, &kept, m, sum, n_q, lo, hi, &kv, work);
     rkv_attend_end(step->be, out, sum, n_q, d);
     for (int i = 0; i < r.n; i++)
         memcpy(step->att + at + (size_t)i * step_row, out + (size_t)i * row, row * sizeof *out);
@@ -124,40 +125,68 @@ static int tile_end(const layer_job *j, int t)
     return (t + 1) * j->per_tile < j->step->n_tok ? (t + 1) * j->per_tile : j->step->n_tok;
 }
 
-static float *tile_mass(const layer_job *j, int h, int t)
+/* What tile t adds to a sum; NULL: nothing, since none of its positions counts. */
+static float *tile_sum(const layer_job *j, const rkv_row_sum *sum, int h, int t)
 {
-    return j->a->tile_mass + ((ptrdiff_t)h * j->n_tile + t) * j->a->n_mass;
+    if (!sum->total || j->step->pos[0] + tile_end(j, t) <= sum->from)
+        return NULL;
+    return sum->tile + ((ptrdiff_t)h * j->n_tile + t) * j->a->n_mass;
+}
+
+/* Which rows of the span count in which sum of the tile; 0: none in any. */
+static int place_sums(rkv_attend_sum *sum, const layer_job *j, int t, span r)
+{
+    const rkv_row_attention *a = j->a;
+    const rkv_config *c = &a->s->m->config;
+    int wanted = 0;
+    for (int k = 0; k < RKV_SUM_COUNT; k++) {
+        const int skip = a->sum[k].from - (j->step->pos[0] + r.first);
+        sum[k].mass = skip < r.n ? tile_sum(j, &a->sum[k], r.h, t) : NULL;
+        sum[k].first = skip > 0 && skip < r.n ? skip * (c->n_head / c->n_kv_head) : 0;
+        wanted |= sum[k].mass != NULL;
+    }
+    return wanted;
 }
 
 static void tile_part(void *ctx, int i, int thread)
 {
     const layer_job *j = ctx;
     const rkv_row_attention *a = j->a;
-    const int h = i / j->n_tile, t = i % j->n_tile, first = t * j->per_tile, end = tile_end(j, t);
+    const int h = i / j->n_tile, t = i % j->n_tile, end = tile_end(j, t);
     float *scratch = a->scratch + (size_t)thread * rkv_row_attention_floats(a->s->m, a->n_mass);
-    if (!a->mass) {
-        attend_span(j, (span){h, first, end - first}, NULL, scratch);
+    rkv_attend_sum sum[RKV_SUM_COUNT];
+    span r = {h, t * j->per_tile, end - t * j->per_tile};
+    for (int k = 0; k < RKV_SUM_COUNT; k++) {
+        float *to = tile_sum(j, &a->sum[k], h, t);
+        if (to)
+            memset(to, 0, (size_t)(j->step->pos[0] + end) * sizeof *to);
+    }
+    if (!place_sums(sum, j, t, r)) {
+        attend_span(j, r, NULL, scratch);
         return;
     }
-    const int most = positions_of(&a->s->m->config, RKV_MASS_ROWS);
-    float *mass = tile_mass(j, h, t);
-    memset(mass, 0, (size_t)(j->step->pos[0] + end) * sizeof *mass);
-    for (int p = first; p < end; p += most)
-        attend_span(j, (span){h, p, end - p < most ? end - p : most}, mass, scratch);
+    /* The spans are the same whatever is summed, and so are the bits of a sum. */
+    for (const int most = positions_of(&a->s->m->config, RKV_MASS_ROWS); r.first < end;
+         r.first += r.n) {
+        r.n = end - r.first < most ? end - r.first : most;
+        attend_span(j, r, place_sums(sum, j, t, r) ? sum : NULL, scratch);
+    }
 }
 
 /* The chunk's tiles in order, in double: each is a sum of no more than RKV_ROWS_PER_TILE terms in
  * float, so the error does not grow with the prompt. */
-static void mass_part(void *ctx, int h, int thread)
+static void sum_part(void *ctx, int i, int thread)
 {
     const layer_job *j = ctx;
-    double *mass = j->a->mass + (ptrdiff_t)h * j->a->n_mass;
+    const int n_head = j->a->s->m->config.n_kv_head, h = i % n_head;
+    const rkv_row_sum *sum = &j->a->sum[i / n_head];
     (void)thread;
     for (int t = 0; t < j->n_tile; t++) {
-        const float *more = tile_mass(j, h, t);
-        const int n = j->step->pos[0] + tile_end(j, t);
-        for (int i = 0; i < n; i++)
-            mass[i] += (double)more[i];
+        const float *more = tile_sum(j, sum, h, t);
+        const int n = more ? j->step->pos[0] + tile_end(j, t) : 0;
+        double *total = n ? sum->total + (ptrdiff_t)h * j->a->n_mass : NULL;
+        for (int k = 0; k < n; k++)
+            total[k] += (double)more[k];
     }
 }
 
@@ -171,6 +200,6 @@ void rkv_row_attention_run(void *ctx, rkv_step *step, int l)
     observe(a, step);
     /* Tiles differ in cost (a causal triangle): whoever is free takes the next. */
     rkv_team_run(step->team, tile_part, &j, c->n_kv_head * j.n_tile);
-    if (a->mass)
-        rkv_team_run(step->team, mass_part, &j, c->n_kv_head);
+    if (a->sum[RKV_SUM_ALL].total || a->sum[RKV_SUM_RECENT].total)
+        rkv_team_run(step->team, sum_part, &j, RKV_SUM_COUNT * c->n_kv_head);
 }

@@ -50,9 +50,12 @@ static rkv_status check_options(rkv_session *s, rkv_error *e)
     if (o->n_chunk < 1 || o->n_chunk > MAX_CHUNK)
         return rkv_fail(e, RKV_E_ARG, "prefill chunk of %d rows, expected 1 to %d", o->n_chunk,
                         MAX_CHUNK);
-    if (o->observe & ~(RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS))
+    if (o->observe & ~(RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS | RKV_OBSERVE_RECENT))
         return rkv_fail(e, RKV_E_ARG, "observe is %d, expected bits RKV_OBSERVE_", o->observe);
     RKV_TRY(rkv_policy_check(&o->policy, e));
+    if (o->observe & RKV_OBSERVE_RECENT && !o->policy.recent)
+        return rkv_fail(e, RKV_E_ARG, "observe asks for RKV_OBSERVE_RECENT, but the policy's "
+                        "'recent' is 0: all queries are RKV_OBSERVE_MASS");
     if (o->policy.profile)
         RKV_TRY(rkv_profile_check(o->policy.profile, s->m, e));
     return rkv_policy_active(&o->policy) ? rkv_policy_check_profile(&o->policy, e) : RKV_OK;
@@ -107,6 +110,7 @@ void rkv_session_free(rkv_session *s)
     rkv_mem_free(s->budget);
     rkv_mem_free(s->seen.q);
     rkv_mem_free(s->seen.mass);
+    rkv_mem_free(s->seen.recent);
     rkv_mem_free(s->logits);
     rkv_mem_free(s->work);
     rkv_mem_free(s);
@@ -120,6 +124,7 @@ void rkv_session_forget(rkv_session *s)
     memset(s->budget, 0, (size_t)c->n_layer * (size_t)c->n_kv_head * sizeof *s->budget);
     rkv_mem_free(s->seen.q);
     rkv_mem_free(s->seen.mass);
+    rkv_mem_free(s->seen.recent);
     s->seen = (rkv_observation){0};
     s->n_past = s->n_prompt = s->cap = s->compressed = s->has_logits = 0;
 }
@@ -147,11 +152,21 @@ float *rkv_session_seen_q(const rkv_session *s, int l)
     return s->seen.q ? s->seen.q + (all ? (size_t)l * layer : 0) : NULL;
 }
 
-float *rkv_session_seen_mass(const rkv_session *s, int l, int n)
+/* Layer l's part of sums that are kept for every layer when `bit` is set in o.observe. */
+static float *seen_sums(const rkv_session *s, float *sums, int bit, int l, int n)
 {
     const size_t layer = (size_t)s->m->config.n_kv_head * (size_t)n;
-    const int all = s->o.observe & RKV_OBSERVE_MASS;
-    return s->seen.mass ? s->seen.mass + (all ? (size_t)l * layer : 0) : NULL;
+    return sums ? sums + (s->o.observe & bit ? (size_t)l * layer : 0) : NULL;
+}
+
+float *rkv_session_seen_mass(const rkv_session *s, int l, int n)
+{
+    return seen_sums(s, s->seen.mass, RKV_OBSERVE_MASS, l, n);
+}
+
+float *rkv_session_seen_recent(const rkv_session *s, int l, int n)
+{
+    return seen_sums(s, s->seen.recent, RKV_OBSERVE_RECENT, l, n);
 }
 
 /* n floats; NULL stays NULL. */
@@ -170,13 +185,15 @@ static rkv_status copy_floats(float **to, const float *from, size_t n, rkv_error
 static rkv_status copy_observation(rkv_session *to, const rkv_session *from, rkv_error *e)
 {
     const rkv_config *c = &from->m->config;
-    const size_t n_layer = (size_t)c->n_layer;
+    const size_t n_layer = (size_t)c->n_layer,
+                 sums = n_layer * (size_t)c->n_kv_head * (size_t)from->n_prompt;
     to->seen.n_query = from->seen.n_query;
+    to->seen.n_recent = from->seen.n_recent;
     RKV_TRY(copy_floats(&to->seen.q, from->seen.q,
                         n_layer * (size_t)from->seen.n_query * (size_t)c->n_head *
                             (size_t)c->d_head, e));
-    return copy_floats(&to->seen.mass, from->seen.mass,
-                       n_layer * (size_t)c->n_kv_head * (size_t)from->n_prompt, e);
+    RKV_TRY(copy_floats(&to->seen.mass, from->seen.mass, sums, e));
+    return copy_floats(&to->seen.recent, from->seen.recent, sums, e);
 }
 
 rkv_status rkv_session_fork(rkv_session **out, const rkv_session *from, rkv_error *e)

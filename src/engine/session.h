@@ -15,6 +15,8 @@ typedef struct rkv_observation {
     int n_query;                /* of the last positions */
     float *mass; /* [n_layer or 1][n_kv_head][n] attention that each key got from all queries of the
                     group; NULL: not kept. Layers that are skipped have none */
+    float *recent;              /* the same of the last n_recent queries */
+    int n_recent;
 } rkv_observation;
 
 struct rkv_session {
@@ -76,10 +78,17 @@ rkv_status rkv_sessions_check(rkv_session *const *s, size_t n, const char *what,
 rkv_status rkv_sessions_about(rkv_status status, size_t i, size_t n, rkv_error *e);
 
 /* What s->seen holds of layer l (of the layer at hand, where it holds one):
- * q[n_query][n_head][d_head] and mass[n_kv_head][n], n the length of the first prompt; NULL: not
- * kept. */
+ * q[n_query][n_head][d_head], mass and recent [n_kv_head][n], n the length of the first prompt;
+ * NULL: not kept. */
 float *rkv_session_seen_q(const rkv_session *s, int l);
 float *rkv_session_seen_mass(const rkv_session *s, int l, int n);
+float *rkv_session_seen_recent(const rkv_session *s, int l, int n);
+
+/* Of n queries of a prompt, how many are recent to the policy. */
+static inline int rkv_policy_recent(const rkv_policy *p, int n)
+{
+    return p->recent < n ? p->recent : n;
+}
 
 /* compress.c: chooses and keeps slots of layer l of the first prompt, in all heads whose budget
  * asks for it, by what was seen of it, leaving `room` free slots in each of these. RKV_E_MEM: some
@@ -91,14 +100,12 @@ rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l
  * they keep. */
 size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int l, int n);
 
-/* Floats of scratch that choosing takes for each KV head of a layer of n slots. */
-size_t rkv_session_compress_floats(const rkv_session *s, const rkv_policy *p, int n);
-
 /* Scores of one head of an uncompressed layer of the first prompt, by the policy's selector:
- * score[n - window] of n slots, room for n. scratch: rkv_session_compress_floats. The kept slots of
+ * score[n - window] of n slots, room for n. scratch: rkv_session_score_floats. The kept slots of
  * any budget are rkv_keep_best of them. */
 void rkv_session_score_head(const rkv_session *s, const rkv_policy *p, int l, int h, float *score,
                             float *scratch);
+size_t rkv_session_score_floats(const rkv_session *s, const rkv_policy *p, int n);
 
 /* RKV_E_ARG: the session holds more or less than its first prompt, is compressed, or has not
  * observed what the policy needs. */

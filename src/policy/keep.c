@@ -1,4 +1,4 @@
-/* From scores to kept positions: pooling and the exact choice of the best. */
+/* From scores to kept positions: pooling, ranks, and the exact choice of the best. */
 #include "config.h"
 #include "policy/policy.h"
 
@@ -40,6 +40,42 @@ static uint32_t order_key(float f)
         return 0;
     const uint32_t u = rkv_f32_to_bits(f + 0.0f);
     return u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+
+/* One pass of a stable sort by 8 bits of the key: keys and their places to to_*. */
+static void sort_digit(uint32_t *to_key, uint32_t *to_at, const uint32_t *key, const uint32_t *at,
+                       int n, int shift)
+{
+    int begin[257] = {0};
+    for (int i = 0; i < n; i++)
+        begin[(key[i] >> shift & 255) + 1]++;
+    for (int d = 0; d < 255; d++)
+        begin[d + 1] += begin[d];
+    for (int i = 0; i < n; i++) {
+        const int to = begin[key[i] >> shift & 255]++;
+        to_key[to] = key[i];
+        to_at[to] = at[i];
+    }
+}
+
+void rkv_add_ranks(float *rank, const float *x, int n, uint32_t *work)
+{
+    uint32_t *key = work, *at = key + n, *key2 = at + n, *at2 = key2 + n;
+    for (int i = 0; i < n; i++) {
+        key[i] = ~order_key(x[i]);              /* the largest first */
+        at[i] = (uint32_t)i;
+    }
+    for (int shift = 0; shift < 32; shift += 16) {
+        sort_digit(key2, at2, key, at, n, shift);
+        sort_digit(key, at, key2, at2, n, shift + 8);
+    }
+    for (int i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && key[end] == key[i];)
+            end++;
+        const float shared = 0.5f * (float)(i + end - 1);
+        for (int k = i; k < end; k++)
+            rank[at[k]] += shared;
+    }
 }
 
 /* The k-th largest key (k >= 1), byte by byte from the top; *above = keys larger than it. */

@@ -51,7 +51,7 @@ const rkv_allocator *rkv_allocator_find(const char *name)
 rkv_policy rkv_policy_default(void)
 {
     return (rkv_policy){.selector = "full", .allocator = "uniform", .budget_kind = RKV_BUDGET_NONE,
-                        .window = 32, .pool_kernel = 7, .ratio = 1.5, .gamma = 2.0};
+                        .window = 32, .pool_kernel = 7, .ratio = 1.5, .gamma = 2.0, .recent = 512};
 }
 
 /* Appends ", name" to a message in the making. */
@@ -157,8 +157,10 @@ int rkv_policy_observes(const rkv_policy *p)
 {
     if (!rkv_policy_active(p))
         return 0;
+    const rkv_selector *s = rkv_selector_find(p->selector);
     return (rkv_policy_n_query(p) ? RKV_OBSERVE_QUERIES : 0) |
-           (rkv_selector_find(p->selector)->needs_mass ? RKV_OBSERVE_MASS : 0);
+           (s->needs_mass || (s->needs_recent && !p->recent) ? RKV_OBSERVE_MASS : 0) |
+           (s->needs_recent && p->recent ? RKV_OBSERVE_RECENT : 0);
 }
 
 /* The profile has what the policy's curves are read from: see rkv_curve_of. */
@@ -213,6 +215,8 @@ rkv_status rkv_policy_check(const rkv_policy *p, rkv_error *e)
         return out_of_range("ratio r", p->ratio, "1 to 1e6", e);
     if (!(p->gamma >= 1.0 && p->gamma <= 1e6))
         return out_of_range("gamma", p->gamma, "1 to 1e6", e);
+    if (p->recent < 0)
+        return out_of_range("recent", p->recent, "0 or more", e);
     if (p->curves_measured < 0 || p->curves_measured > 1)
         return out_of_range("curves_measured", p->curves_measured, "0 or 1", e);
     if (p->unit_layers < 0 || p->unit_layers > 1)

@@ -19,12 +19,14 @@ typedef struct rkv_observed {   /* what one (layer, KV head) is scored by */
     int n_query, n_group;       /* the queries are those of the last n_query prompt positions */
     const float *mass; /* [n] attention that each key got, summed over all prompt queries of the
                           group; NULL where the selector does not look at it */
+    const float *recent;        /* the same of the last queries, as many as the policy says */
 } rkv_observed;
 
 typedef struct rkv_selector {
     const char *name;
     int keeps_all;              /* "full" */
-    int needs_mass;
+    int needs_mass;             /* of all queries; 0 where needs_recent is set */
+    int needs_recent;           /* of the policy's last ones; of all when it says so */
     /* Queries it must observe, last ones of the prompt; NULL: none. */
     int (*n_query)(const rkv_policy *p);
     /* Floats of scratch for one head; NULL: none. */
@@ -34,6 +36,12 @@ typedef struct rkv_selector {
 } rkv_selector;
 
 const rkv_selector *rkv_selector_find(const char *name);       /* NULL: unknown */
+
+extern const rkv_selector rkv_selector_snapkv; /* others are made of its scores */
+
+/* rank[t] += rank of x[t] among the n, from 0 for the largest; equal ones share the mean of theirs,
+ * NaN comes last. work: 4 n uint32. */
+void rkv_add_ranks(float *rank, const float *x, int n, uint32_t *work);
 
 /* n_query of the policy's selector, 0 where it has none. */
 int rkv_policy_n_query(const rkv_policy *p);

@@ -163,14 +163,18 @@ rkv_status rkv_table_widest(double *out, const rkv_table *t, rkv_error *e)
 
 /* ---- orders ---- */
 
-/* A layer's estimated damage: the sum over its heads at the point nearest to the share of DAMAGE.
- */
-static double estimate_of(const rkv_profile *p, const rkv_curves *c, int l)
+int rkv_curves_point(const rkv_curves *c, double share)
 {
     int point = 0;
     for (int g = 1; g < c->n_grid; g++)
-        if (fabs(c->grid[g] - p->damage_budget) < fabs(c->grid[point] - p->damage_budget))
+        if (fabs(c->grid[g] - share) < fabs(c->grid[point] - share))
             point = g;
+    return point;
+}
+
+double rkv_curves_layer_damage(const rkv_profile *p, const rkv_curves *c, int l)
+{
+    const int point = rkv_curves_point(c, p->damage_budget);
     double sum = 0.0;
     for (int h = 0; h < p->n_kv_head; h++)
         sum += c->damage[(l * p->n_kv_head + h) * c->n_grid + point];
@@ -193,7 +197,7 @@ static int take_order(double *x, const bench *b, enum rkv_order which)
     const int known = s || which == RKV_ORDER_INDEX || (which == RKV_ORDER_ESTIMATE && c);
     for (int u = 0; known && u < b->m; u++) {
         const int l = b->layer[u];
-        x[u] = s ? s[l].mean : which == RKV_ORDER_INDEX ? l : estimate_of(p, c, l);
+        x[u] = s ? s[l].mean : which == RKV_ORDER_INDEX ? l : rkv_curves_layer_damage(p, c, l);
     }
     return known;
 }

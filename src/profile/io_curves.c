@@ -103,7 +103,7 @@ rkv_status rkv_profile_add_curves(rkv_profile *p, rkv_curves **out, int measured
                                   rkv_error *e)
 {
     rkv_curves c = {.measured = !!measured, .per_head = !!per_head, .n_grid = n_grid};
-    for (int i = 0; i < n_grid && i < RKV_MAX_GRID; i++)
+    for (int i = 0; n_grid <= RKV_MAX_GRID && i < n_grid; i++)
         c.grid[i] = grid[i];
     RKV_TRY(check_curves(p, &c, "profile", RKV_E_ARG, e));
     return add(p, out, c, selector, e);

@@ -11,8 +11,10 @@ enum { ANSWER_UNITS = 4 };      /* a decoded token takes longer than a row of a 
 
 typedef struct work {           /* on one example */
     rkv_measurer *c;
+    int example;                /* its index in the file */
     const rkv_example *x;
     rkv_measured *row;
+    int complete;               /* nothing is left to do */
     rkv_session *s;             /* after prefill */
     int32_t *fed;               /* [o->n_response] */
     uint8_t *have;              /* [n_item] the outcome is known */
@@ -20,8 +22,29 @@ typedef struct work {           /* on one example */
     int *index;
     rkv_outcome *out;           /* [n_item] of the walk */
     int have_error;
-    int64_t start_ns, prefill_ns, answer_ns;
+    int64_t at, size, done;     /* units of finished parts, of the part at hand, and done of it */
 } work;
+
+typedef struct part {           /* of one walk, as its variants become final */
+    work *w;
+    int with_error;             /* estimates are made, and not kept yet */
+    int n;
+    rkv_walk_options o;
+    rkv_status status;
+    rkv_error error;
+} part;
+
+typedef struct batch {          /* examples that go through the layers together */
+    rkv_measurer *c;
+    work *w;
+    int n;
+    rkv_session **s;            /* [n] those at work, what they take, and who they are */
+    const int32_t **ids;
+    size_t *n_id;
+    int32_t *id;
+    part *part;
+    rkv_walk *walk;
+} batch;
 
 /* ---- progress ---- */
 
@@ -44,43 +67,69 @@ int64_t rkv_measure_units(const rkv_plan *p, const rkv_profile_options *o, size_
            (n_curve ? walk_units(n_curve, RKV_CURVE_POSITIONS) : 0);
 }
 
-static void next_part(rkv_measurer *c, int64_t size)
+static void next_part(work *w, int64_t size)
 {
-    c->at += c->size;
-    c->size = size;
+    w->at += w->size;
+    w->size = size;
+    w->done = 0;
 }
 
 static int progress(void *ctx, const char *phase, int64_t done, int64_t total)
 {
-    const rkv_measurer *c = ctx;
+    work *w = ctx;
+    const rkv_measurer *c = w->c;
+    int64_t all = 0;
     (void)phase;
-    return c->report(c->ctx, c->at + (total > 0 ? c->size * done / total : 0));
+    w->done = total > 0 ? w->size * done / total : 0;
+    for (int i = 0; i < c->batch->n; i++)
+        all += c->batch->w[i].at + c->batch->w[i].done;
+    return c->report(c->ctx, all);
 }
 
 /* ---- the answer ---- */
 
-/* The model's own greedy answer after the prompt that s holds, up to n tokens, without the end
- * token. */
-static rkv_status greedy_answer(rkv_measurer *c, rkv_session *s, int32_t *out, int n, int *n_out,
-                                rkv_error *e)
+/* The next token of an answer into fed; *more: it goes on, and the session must take that token. */
+static rkv_status answer_token(work *w, rkv_sampler *sampler, int *more, rkv_error *e)
+{
+    rkv_measured *row = w->row;
+    const int n = w->c->o->n_response;
+    const int32_t id = rkv_sampler_next(sampler, rkv_session_logits(w->s));
+    *more = 0;
+    if (id < 0)
+        return rkv_fail(e, RKV_E_UNSUPPORTED, "example %d: after %d tokens of the answer the "
+                        "model's logits are not finite", w->example, row->n_fed);
+    if (rkv_token_is_end(w->s->m, id))
+        return RKV_OK;
+    w->fed[row->n_fed++] = id;
+    *more = row->n_fed < n;
+    return progress(w, "answer", row->n_fed, n)
+               ? rkv_fail(e, RKV_E_CANCELLED, "interrupted in the answer, at token %d of %d",
+                          row->n_fed, n)
+               : RKV_OK;
+}
+
+/* The model's own greedy answers after the prompts that the n sessions of b->s hold, whose works
+ * are b->part[i].w, token by token together, without the end token. */
+static rkv_status greedy_answers(batch *b, int n, rkv_error *e)
 {
     rkv_sampler *sampler;
-    RKV_TRY(rkv_sampler_create(&sampler, s->m->config.n_vocab, NULL, e));
+    RKV_TRY(rkv_sampler_create(&sampler, b->c->m->config.n_vocab, NULL, e));
     rkv_status status = RKV_OK;
-    *n_out = 0;
-    while (!status && *n_out < n) {
-        const int32_t id = rkv_sampler_next(sampler, rkv_session_logits(s));
-        if (id < 0)
-            status = rkv_fail(e, RKV_E_UNSUPPORTED, "after %d tokens of the answer the model's "
-                              "logits are not finite", *n_out);
-        if (id < 0 || rkv_token_is_end(s->m, id))
-            break;
-        out[(*n_out)++] = id;
-        if (progress(c, "answer", *n_out, n))
-            status = rkv_fail(e, RKV_E_CANCELLED, "interrupted in the answer, at token %d of %d",
-                              *n_out, n);
-        if (!status && *n_out < n)
-            status = rkv_session_decode(s, id, e);
+    while (!status && n > 0) {
+        int left = 0;
+        for (int i = 0; !status && i < n; i++) {
+            int more;
+            work *w = b->part[i].w;
+            status = answer_token(w, sampler, &more, e);
+            if (status || !more)
+                continue;
+            b->s[left] = w->s;
+            b->id[left] = w->fed[w->row->n_fed - 1];
+            b->part[left++].w = w;
+        }
+        n = left;
+        if (!status && n)
+            status = rkv_sessions_decode(b->s, b->id, (size_t)n, e);
     }
     rkv_sampler_free(sampler);
     return status;
@@ -95,36 +144,42 @@ static void rewind_to_prompt(rkv_session *s, int n_prompt)
 }
 
 /* Response tokens to feed: those of before, the data's, or the model's own greedy answer. */
-static rkv_status find_response(work *w, rkv_error *e)
+static rkv_status find_responses(batch *b, rkv_error *e)
 {
-    rkv_measurer *c = w->c;
-    rkv_measured *row = w->row;
-    const rkv_example *x = w->x;
-    const int n = c->o->n_response;
-    next_part(c, c->o->from_answers ? 0 : (int64_t)ANSWER_UNITS * n);
-    if (row->state == RKV_EXAMPLE_USED)
-        return RKV_OK;
-    if (x->response) {
-        row->n_fed = x->n_response < (size_t)n ? (int)x->n_response : n;
-        memcpy(w->fed, x->response, (size_t)row->n_fed * sizeof *w->fed);
-    } else {
-        RKV_TRY(greedy_answer(c, w->s, w->fed, n, &row->n_fed, e));
-        rewind_to_prompt(w->s, (int)x->n_prompt);
+    const rkv_profile_options *o = b->c->o;
+    int n_greedy = 0;
+    for (int i = 0; i < b->n; i++) {
+        work *w = &b->w[i];
+        rkv_measured *row = w->row;
+        next_part(w, o->from_answers ? 0 : (int64_t)ANSWER_UNITS * o->n_response);
+        if (w->complete || row->state == RKV_EXAMPLE_USED)
+            continue;
+        row->n_fed = 0;
+        if (w->x->response) {
+            row->n_fed = w->x->n_response < (size_t)o->n_response ? (int)w->x->n_response
+                                                                  : o->n_response;
+            memcpy(w->fed, w->x->response, (size_t)row->n_fed * sizeof *w->fed);
+        } else {
+            b->part[n_greedy].w = w;
+            b->s[n_greedy++] = w->s;
+        }
     }
-    row->state = row->n_fed < RKV_MIN_RESPONSE ? RKV_EXAMPLE_SHORT : RKV_EXAMPLE_USED;
-    return rkv_resume_put(c->resume, c->example, row->state, w->fed,
-                          row->state == RKV_EXAMPLE_USED ? row->n_fed : 0, e);
+    RKV_TRY(greedy_answers(b, n_greedy, e));
+    for (int i = 0; i < b->n; i++) {
+        work *w = &b->w[i];
+        rkv_measured *row = w->row;
+        if (w->complete || row->state == RKV_EXAMPLE_USED)
+            continue;
+        rewind_to_prompt(w->s, (int)w->x->n_prompt);
+        row->state = row->n_fed < RKV_MIN_RESPONSE ? RKV_EXAMPLE_SHORT : RKV_EXAMPLE_USED;
+        w->complete = row->state == RKV_EXAMPLE_SHORT;
+        RKV_TRY(rkv_resume_put(b->c->resume, w->example, row->state, w->fed,
+                               w->complete ? 0 : row->n_fed, e));
+    }
+    return RKV_OK;
 }
 
 /* ---- the walks ---- */
-
-typedef struct part {           /* of one walk, as its variants become final */
-    work *w;
-    int with_error;             /* estimates are made, and not kept yet */
-    int n;
-    rkv_status status;
-    rkv_error error;
-} part;
 
 /* Overflow in the model would make a profile that nothing can read. */
 static rkv_status check_finite(const work *w, const rkv_variant *v, const rkv_outcome *o,
@@ -135,7 +190,7 @@ static rkv_status check_finite(const work *w, const rkv_variant *v, const rkv_ou
     return rkv_fail(e, RKV_E_UNSUPPORTED,
                     "example %d: KL of layer %d is %g, its own change %g: the model's logits are "
                     "not finite",
-                    w->c->example, v->layer, o->kl, o->local);
+                    w->example, v->layer, o->kl, o->local);
 }
 
 /* Keeps n outcomes, and the estimates if they are new. */
@@ -145,11 +200,11 @@ static rkv_status keep(part *p, int first, int n, rkv_error *e)
     rkv_measured *row = p->w->row;
     if (!rkv_measured_valid(row, c->plan))
         return rkv_fail(e, RKV_E_UNSUPPORTED, "example %d: an estimate is no number: the model's "
-                        "activations are not finite", c->example);
+                        "activations are not finite", p->w->example);
     const double *error = p->with_error ? row->error : NULL;
     p->with_error = 0;
-    return rkv_resume_put_outcomes(c->resume, c->example, row->out, p->w->index + first, n, error,
-                                   c->plan->n_error, e);
+    return rkv_resume_put_outcomes(c->resume, p->w->example, row->out, p->w->index + first, n,
+                                   error, c->plan->n_error, e);
 }
 
 static int keep_part(void *ctx, int first, int n)
@@ -166,45 +221,59 @@ static int keep_part(void *ctx, int first, int n)
     return p->status != RKV_OK;
 }
 
-/* The variants [from, to) of the plan that are missing, compared at the first n_fed tokens. */
-static rkv_status walk(work *w, int from, int to, int n_fed, rkv_error *e)
+/* The variants [from, to) of the plan that are missing, compared at the first n_fed tokens. Whether
+ * there is anything to walk for. */
+static int prepare_walk(part *p, rkv_walk *walk, work *w, int from, int to, int n_fed)
 {
-    rkv_measurer *c = w->c;
+    const rkv_measurer *c = w->c;
     const rkv_plan *plan = c->plan;
     const rkv_profile *head = plan->head;
-    part p = {.w = w, .with_error = from == 0 && plan->n_error && !w->have_error};
+    *p = (part){.w = w, .with_error = from == 0 && plan->n_error && !w->have_error};
     for (int i = from; i < to; i++)
         if (!w->have[i]) {
-            w->index[p.n] = i;
-            w->variant[p.n++] = plan->item[i].v;
+            w->index[p->n] = i;
+            w->variant[p->n++] = plan->item[i].v;
         }
-    next_part(c, from == to && !p.with_error ? 0 : walk_units(to - from, n_fed));
-    if (!p.n && !p.with_error)
-        return RKV_OK;
-    const rkv_walk_options o = {.example = c->example, .policy = &c->policy,
-                                .batch_rows = c->o->batch_rows, .grid = head->grid,
-                                .n_grid = p.with_error ? head->n_grid : 0,
-                                .error = p.with_error ? w->row->error : NULL,
-                                .done = keep_part, .ctx = &p};
-    const rkv_status s = rkv_walk_run(w->out, w->s, w->fed, n_fed, w->variant, p.n, &o, e);
-    if (p.status) {
-        if (e)
-            *e = p.error;
-        return p.status;
-    }
-    return s || !p.with_error ? s : keep(&p, 0, 0, e);  /* no variant was missing */
+    next_part(w, from == to && !p->with_error ? 0 : walk_units(to - from, n_fed));
+    p->o = (rkv_walk_options){.example = w->example, .policy = &c->policy,
+                              .batch_rows = c->o->batch_rows, .grid = head->grid,
+                              .n_grid = p->with_error ? head->n_grid : 0,
+                              .error = p->with_error ? w->row->error : NULL,
+                              .done = keep_part, .ctx = p};
+    *walk = (rkv_walk){w->out, w->s, w->fed, n_fed, w->variant, p->n, &p->o};
+    return p->n || p->with_error;
 }
 
-static rkv_status run_walks(work *w, rkv_error *e)
+static rkv_status walk(batch *b, int from, int to, int n_fed_most, rkv_error *e)
 {
-    const rkv_plan *p = w->c->plan;
-    const int n_fed = w->row->n_fed;
-    RKV_TRY(walk(w, 0, p->n_main, n_fed, e));
-    return walk(w, p->n_main, p->n_item,
-                n_fed < RKV_CURVE_POSITIONS ? n_fed : RKV_CURVE_POSITIONS, e);
+    int n = 0;
+    for (int i = 0; i < b->n; i++) {
+        work *w = &b->w[i];
+        const int n_fed = w->row->n_fed < n_fed_most ? w->row->n_fed : n_fed_most;
+        if (!w->complete)
+            n += prepare_walk(&b->part[n], &b->walk[n], w, from, to, n_fed);
+    }
+    const rkv_status s = rkv_walks_run(b->walk, n, e);
+    for (int i = 0; i < n; i++)
+        if (b->part[i].status) {
+            if (e)
+                *e = b->part[i].error;
+            return b->part[i].status;
+        }
+    for (int i = 0; !s && i < n; i++)
+        if (b->part[i].with_error)              /* no variant was missing */
+            RKV_TRY(keep(&b->part[i], 0, 0, e));
+    return s;
 }
 
-/* ---- one example ---- */
+static rkv_status run_walks(batch *b, rkv_error *e)
+{
+    const rkv_plan *p = b->c->plan;
+    RKV_TRY(walk(b, 0, p->n_main, b->c->o->n_response, e));
+    return walk(b, p->n_main, p->n_item, RKV_CURVE_POSITIONS, e);
+}
+
+/* ---- a batch of examples ---- */
 
 static int selects(const rkv_profile *head)
 {
@@ -212,103 +281,188 @@ static int selects(const rkv_profile *head)
                                         RKV_SIGNAL_KEYS_VALUES)) != 0;
 }
 
-static rkv_status prefill(work *w, rkv_error *e)
+rkv_session_options rkv_measure_session(const rkv_measurer *c, size_t n_prompt)
 {
-    rkv_measurer *c = w->c;
     rkv_session_options so = rkv_session_options_default();
-    so.n_ctx = (int)w->x->n_prompt + c->o->n_response;
+    so.n_ctx = (int)n_prompt + c->o->n_response;
     so.n_thread = c->o->n_thread;
     so.observe = selects(c->plan->head) ? rkv_policy_observes(&c->policy) : 0;
+    return so;
+}
+
+static rkv_status create_session(work *w, rkv_error *e)
+{
+    const rkv_measurer *c = w->c;
+    rkv_session_options so = rkv_measure_session(c, w->x->n_prompt);
     so.progress = progress;
-    so.progress_ctx = c;
-    next_part(c, (int64_t)w->x->n_prompt);
-    RKV_TRY(rkv_session_create(&w->s, c->m, &so, e));
-    return rkv_session_prefill(w->s, w->x->prompt, w->x->n_prompt, e);
+    so.progress_ctx = w;
+    next_part(w, (int64_t)w->x->n_prompt);
+    return rkv_session_create(&w->s, c->m, &so, e);
+}
+
+static rkv_status prefill(batch *b, rkv_error *e)
+{
+    size_t n = 0;
+    for (int i = 0; i < b->n; i++) {
+        work *w = &b->w[i];
+        if (w->complete)
+            continue;
+        RKV_TRY(create_session(w, e));
+        b->s[n] = w->s;
+        b->ids[n] = w->x->prompt;
+        b->n_id[n++] = w->x->n_prompt;
+    }
+    return n ? rkv_sessions_prefill(b->s, b->ids, b->n_id, n, e) : RKV_OK;
 }
 
 /* What a folder of --resume holds of the example; its numbers are checked like an input's. */
-static rkv_status get_finished(work *w, int *complete, rkv_error *e)
+static rkv_status get_finished(work *w, rkv_error *e)
 {
     const rkv_measurer *c = w->c;
     const rkv_plan *p = c->plan;
     rkv_measured *row = w->row;
-    RKV_TRY(rkv_resume_get(c->resume, c->example, &row->state, w->fed, c->o->n_response,
+    RKV_TRY(rkv_resume_get(c->resume, w->example, &row->state, w->fed, c->o->n_response,
                            &row->n_fed, e));
-    *complete = row->state == RKV_EXAMPLE_SHORT || row->state == RKV_EXAMPLE_LONG;
+    w->complete = row->state == RKV_EXAMPLE_SHORT || row->state == RKV_EXAMPLE_LONG;
     if (row->state != RKV_EXAMPLE_USED)
         return RKV_OK;
     int damaged = row->n_fed < RKV_MIN_RESPONSE;
     for (int i = 0; i < row->n_fed; i++)
         damaged |= w->fed[i] < 0 || w->fed[i] >= c->m->config.n_vocab;
     if (damaged)
-        return rkv_resume_damaged(c->resume, c->example, e);
-    RKV_TRY(rkv_resume_get_outcomes(c->resume, c->example, row->out, w->have, p->n_item, e));
+        return rkv_resume_damaged(c->resume, w->example, e);
+    RKV_TRY(rkv_resume_get_outcomes(c->resume, w->example, row->out, w->have, p->n_item, e));
     w->have_error = 1;
     if (p->n_error)
-        RKV_TRY(rkv_resume_get_errors(c->resume, c->example, row->error, p->n_error,
+        RKV_TRY(rkv_resume_get_errors(c->resume, w->example, row->error, p->n_error,
                                       &w->have_error, e));
     int missing = !w->have_error;
     for (int i = 0; i < p->n_item; i++)
         missing |= !w->have[i];
-    *complete = !missing;
+    w->complete = !missing;
     rkv_measured known = *row;
     known.error = w->have_error ? row->error : NULL;
-    return rkv_measured_valid(&known, p) ? RKV_OK : rkv_resume_damaged(c->resume, c->example, e);
+    return rkv_measured_valid(&known, p) ? RKV_OK : rkv_resume_damaged(c->resume, w->example, e);
 }
 
-static void say(const work *w)
+static void count_cost(const batch *b, const int64_t at[4])
 {
-    const double prefill_s = 1e-9 * (double)(w->prefill_ns - w->start_ns);
-    const double walk_s = 1e-9 * (double)(rkv_clock_ns() - w->answer_ns);
+    rkv_profile_cost *cost = b->c->o->cost;
+    if (!cost)
+        return;
+    cost->prefill_s += 1e-9 * (double)(at[1] - at[0]);
+    cost->answer_s += 1e-9 * (double)(at[2] - at[1]);
+    cost->walk_s += 1e-9 * (double)(at[3] - at[2]);
+    for (int i = 0; i < b->n; i++)
+        cost->n_example += b->w[i].s != NULL;
+}
+
+static void say(const batch *b, const int64_t at[4])
+{
+    size_t n_token = 0;
+    int n = 0, n_fed = 0;
+    for (int i = 0; i < b->n; i++)
+        if (b->w[i].s) {
+            n_token += b->w[i].x->n_prompt;
+            n_fed += b->w[i].row->n_fed;
+            n++;
+        }
+    const double prefill_s = 1e-9 * (double)(at[1] - at[0]);
+    const double walk_s = 1e-9 * (double)(at[3] - at[2]);
     rkv_log(RKV_LOG_INFO,
-            "example %d: prompt %zu tokens, prefill %.3f s, answer of %d tokens %.3f s, sweep "
+            "example %d%s: prompt %zu tokens, prefill %.3f s, answer of %d tokens %.3f s, sweep "
             "%.3f s (%.2f prefills)",
-            w->c->example, w->x->n_prompt, prefill_s, w->row->n_fed,
-            1e-9 * (double)(w->answer_ns - w->prefill_ns), walk_s, walk_s / prefill_s);
+            b->w->example, n > 1 ? " and on" : "", n_token, prefill_s, n_fed,
+            1e-9 * (double)(at[2] - at[1]), walk_s, walk_s / prefill_s);
 }
 
-static rkv_status run_parts(work *w, rkv_error *e)
+static rkv_status run_parts(batch *b, rkv_error *e)
 {
-    int complete;
-    RKV_TRY(get_finished(w, &complete, e));
-    if (complete)
+    int left = 0;
+    int64_t at[4];
+    b->c->skipped = 0;
+    for (int i = 0; i < b->n; i++) {
+        work *w = &b->w[i];
+        RKV_TRY(get_finished(w, e));
+        left += !w->complete;
+        if (w->complete)
+            b->c->skipped += rkv_measure_units(b->c->plan, b->c->o, w->x->n_prompt);
+    }
+    if (!left)
         return RKV_OK;
-    w->start_ns = rkv_clock_ns();
-    RKV_TRY(prefill(w, e));
-    w->prefill_ns = rkv_clock_ns();
-    RKV_TRY(find_response(w, e));
-    w->answer_ns = rkv_clock_ns();
-    if (w->row->state == RKV_EXAMPLE_SHORT)
-        return RKV_OK;
-    RKV_TRY(run_walks(w, e));
-    say(w);
+    at[0] = rkv_clock_ns();
+    RKV_TRY(prefill(b, e));
+    at[1] = rkv_clock_ns();
+    RKV_TRY(find_responses(b, e));
+    at[2] = rkv_clock_ns();
+    RKV_TRY(run_walks(b, e));
+    at[3] = rkv_clock_ns();
+    say(b, at);
+    count_cost(b, at);
     return RKV_OK;
 }
 
-rkv_status rkv_measure(rkv_measured *row, rkv_measurer *c, const rkv_example *x, rkv_error *e)
+static rkv_status alloc_work(work *w, rkv_error *e)
 {
+    const rkv_measurer *c = w->c;
     const size_t n = (size_t)c->plan->n_item + 1;
-    work w = {.c = c, .x = x, .row = row};
-    c->at = c->size = 0;
-    w.fed = rkv_mem_alloc((size_t)c->o->n_response * sizeof *w.fed);
-    w.have = rkv_mem_calloc(n, sizeof *w.have);
-    w.variant = rkv_mem_alloc(n * sizeof *w.variant);
-    w.index = rkv_mem_alloc(n * sizeof *w.index);
-    w.out = rkv_mem_alloc(n * sizeof *w.out);
-    rkv_status s = RKV_OK;
-    if (!w.fed || !w.have || !w.variant || !w.index || !w.out)
-        s = rkv_fail(e, RKV_E_MEM, "profile: out of memory for %zu variants", n);
+    w->fed = rkv_mem_alloc((size_t)c->o->n_response * sizeof *w->fed);
+    w->have = rkv_mem_calloc(n, sizeof *w->have);
+    w->variant = rkv_mem_alloc(n * sizeof *w->variant);
+    w->index = rkv_mem_alloc(n * sizeof *w->index);
+    w->out = rkv_mem_alloc(n * sizeof *w->out);
+    if (!w->fed || !w->have || !w->variant || !w->index || !w->out)
+        return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %zu variants", n);
+    return rkv_measured_alloc(w->row, c->plan, e);
+}
+
+static void free_work(work *w)
+{
+    if (w->row->state != RKV_EXAMPLE_USED)
+        rkv_measured_free(w->row);
+    rkv_session_free(w->s);
+    rkv_mem_free(w->fed);
+    rkv_mem_free(w->have);
+    rkv_mem_free(w->variant);
+    rkv_mem_free(w->index);
+    rkv_mem_free(w->out);
+}
+
+static rkv_status alloc_batch(batch *b, rkv_error *e)
+{
+    const size_t n = (size_t)b->n;
+    b->w = rkv_mem_calloc(n, sizeof *b->w);
+    b->s = rkv_mem_alloc(n * sizeof(rkv_session *));
+    b->ids = rkv_mem_alloc(n * sizeof *b->ids);
+    b->n_id = rkv_mem_alloc(n * sizeof *b->n_id);
+    b->id = rkv_mem_alloc(n * sizeof *b->id);
+    b->part = rkv_mem_alloc(n * sizeof *b->part);
+    b->walk = rkv_mem_alloc(n * sizeof *b->walk);
+    if (b->w && b->s && b->ids && b->n_id && b->id && b->part && b->walk)
+        return RKV_OK;
+    return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %zu examples", n);
+}
+
+rkv_status rkv_measure(rkv_measurer *c, const rkv_to_measure *x, int n, rkv_error *e)
+{
+    batch b = {.c = c, .n = n};
+    c->batch = &b;
+    rkv_status s = alloc_batch(&b, e);
+    for (int i = 0; b.w && i < n; i++)
+        b.w[i] = (work){.c = c, .example = x[i].example, .x = &x[i].x, .row = x[i].row};
+    for (int i = 0; !s && i < n; i++)
+        s = alloc_work(&b.w[i], e);
     if (!s)
-        s = rkv_measured_alloc(row, c->plan, e);
-    if (!s)
-        s = run_parts(&w, e);
-    if (row->state != RKV_EXAMPLE_USED)
-        rkv_measured_free(row);
-    rkv_session_free(w.s);
-    rkv_mem_free(w.fed);
-    rkv_mem_free(w.have);
-    rkv_mem_free(w.variant);
-    rkv_mem_free(w.index);
-    rkv_mem_free(w.out);
+        s = run_parts(&b, e);
+    for (int i = 0; b.w && i < n; i++)
+        free_work(&b.w[i]);
+    rkv_mem_free(b.w);
+    rkv_mem_free(b.s);
+    rkv_mem_free(b.ids);
+    rkv_mem_free(b.n_id);
+    rkv_mem_free(b.id);
+    rkv_mem_free(b.part);
+    rkv_mem_free(b.walk);
+    c->batch = NULL;
     return s;
 }

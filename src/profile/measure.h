@@ -1,4 +1,4 @@
-/* The numbers of one calibration example: prefill, the model's own answer, the walks. */
+/* The numbers of calibration examples: prefill, the model's own answer, the walks. */
 #ifndef RKV_MEASURE_H
 #define RKV_MEASURE_H
 
@@ -11,19 +11,30 @@ typedef struct rkv_measurer {
     const rkv_plan *plan;
     rkv_policy policy;          /* its selector chooses what stays in drops and estimates */
     rkv_resume *resume;         /* NULL: nothing is kept */
-    /* Called often with the units done of this example; nonzero: stop. */
+    /* Called often with the units done of this batch; nonzero: stop. */
     int (*report)(void *ctx, int64_t done);
     void *ctx;
-    int example;                /* at work */
-    int64_t at, size;           /* the part at work, in units; 0 when there was no work */
+    int64_t skipped;            /* units of the batch that needed no work: resume had the numbers */
+    struct batch *batch;        /* at work */
 } rkv_measurer;
+
+typedef struct rkv_to_measure {
+    int example;                /* its index in the file */
+    rkv_example x;
+    rkv_measured *row;          /* to be filled */
+} rkv_to_measure;
 
 /* Units of work of an example, about its time: rows that go through all layers. */
 int64_t rkv_measure_units(const rkv_plan *p, const rkv_profile_options *o, size_t n_prompt);
 
-/* Measures x, example c->example of the file, as far as c->resume does not hold its numbers, and
- * keeps them there as they come. row is filled; its memory stays when it fails. Errors: those of a
- * session; RKV_E_UNSUPPORTED when logits are not finite; RKV_E_CANCELLED. */
-rkv_status rkv_measure(rkv_measured *row, rkv_measurer *c, const rkv_example *x, rkv_error *e);
+/* The options of an example's session. */
+rkv_session_options rkv_measure_session(const rkv_measurer *c, size_t n_prompt);
+
+/* Measures n >= 1 examples together, so that each layer's weights are read once for all of them in
+ * prefill and in the walks, and once for each token of the answers; as far as c->resume does not
+ * hold their numbers, and keeps them there as they come. Each gets the numbers that it gets alone.
+ * Rows are filled; their memory stays when it fails. Errors: those of a session;
+ * RKV_E_UNSUPPORTED when logits are not finite; RKV_E_CANCELLED. */
+rkv_status rkv_measure(rkv_measurer *c, const rkv_to_measure *x, int n, rkv_error *e);
 
 #endif

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/bound.h"
 #include "profile/data.h"
 #include "profile/measure.h"
+#include "profile/world.h"
 
 enum { MIN_STABLE = 4 };        /* examples before their spread says anything */
 
@@ -29,7 +31,10 @@ typedef struct job {
     rkv_resume *resume;
     rkv_table *table;
     rkv_measurer measurer;
-    int at, n_used;             /* example at work; used so far */
+    int at, end, n_used;        /* examples at work: [at, end); used so far */
+    int batch;                  /* examples that go together at most */
+    rkv_to_measure *x;          /* [batch] */
+    size_t longest;             /* prompt that is used, in tokens */
     int64_t *units;             /* [n_example + 1] of the examples before; the last: of all */
     int64_t found;              /* units that needed no work: resume had them */
 } job;
@@ -101,12 +106,12 @@ static rkv_status set_policy(rkv_policy *p, const rkv_profile_options *o, rkv_er
     return RKV_OK;
 }
 
-/* ---- one example ---- */
+/* ---- some examples at a time ---- */
 
 static int report(void *ctx, int64_t done)
 {
     const job *j = ctx;
-    const int64_t most = j->units[j->at + 1] - j->units[j->at];
+    const int64_t most = j->units[j->end] - j->units[j->at];
     const rkv_profile_options *o = j->o;
     return o->progress
                ? o->progress(o->progress_ctx, "profile",
@@ -115,54 +120,120 @@ static int report(void *ctx, int64_t done)
                : 0;
 }
 
-static rkv_status run_example(job *j, rkv_error *e)
+/* The next examples to be measured into j->x[n]; those before j->end that are not among them are of
+ * another shard, or too long. */
+static rkv_status take(job *j, int *n, rkv_error *e)
 {
-    rkv_measured *row = &j->table->row[j->at];
-    rkv_example x;
-    RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
-    rkv_status s = RKV_OK;
-    if (x.n_prompt > (size_t)j->table->head->n_ctx) {
-        row->state = RKV_EXAMPLE_LONG;
-    } else {
-        j->measurer.example = j->at;
-        s = rkv_measure(row, &j->measurer, &x, e);
-        if (!j->measurer.at && !j->measurer.size)
-            j->found += j->units[j->at + 1] - j->units[j->at];
+    const rkv_table *t = j->table;
+    *n = 0;
+    for (j->end = j->at; j->end < t->n_example && *n < j->batch; j->end++) {
+        rkv_to_measure *x = &j->x[*n];
+        if (!rkv_table_has(t, j->end))
+            continue;
+        *x = (rkv_to_measure){.example = j->end, .row = &t->row[j->end]};
+        RKV_TRY(rkv_data_example(&x->x, &j->data, j->end, j->m, j->o->from_answers, e));
+        if (x->x.n_prompt > (size_t)t->head->n_ctx) {
+            x->row->state = RKV_EXAMPLE_LONG;
+            rkv_example_free(&x->x);
+        } else {
+            ++*n;
+        }
     }
-    rkv_example_free(&x);
-    j->n_used += !s && row->state == RKV_EXAMPLE_USED;
+    return RKV_OK;
+}
+
+static rkv_status run_batch(job *j, rkv_error *e)
+{
+    int n;
+    rkv_status s = take(j, &n, e);
+    if (!s && n) {
+        s = rkv_measure(&j->measurer, j->x, n, e);
+        j->found += j->measurer.skipped;
+    }
+    for (int i = 0; i < n; i++)
+        rkv_example_free(&j->x[i].x);
     return s;
 }
 
-/* Enough is known: the examples that were looked at are the table. */
-static rkv_status enough(const job *j, int *stop, rkv_error *e)
+/* Enough is known from the rows up to i, which become the table then. */
+static rkv_status enough(job *j, int i, int *stop, rkv_error *e)
 {
+    rkv_table *t = j->table;
+    const int n_example = t->n_example, used = t->row[i].state == RKV_EXAMPLE_USED;
     double widest;
+    j->n_used += used;
     *stop = j->o->n_used_max && j->n_used >= j->o->n_used_max;
-    if (*stop || !j->o->until_stable || j->n_used < MIN_STABLE ||
-        j->table->row[j->at].state != RKV_EXAMPLE_USED)
-        return RKV_OK;
-    RKV_TRY(rkv_table_widest(&widest, j->table, e));
-    *stop = widest <= RKV_STABLE;
-    rkv_log(RKV_LOG_INFO, "after %d examples the widest interval of a budget is +-%.2f %% of cap",
-            j->n_used, 100.0 * widest);
-    return RKV_OK;
+    rkv_status s = RKV_OK;
+    t->n_example = i + 1;
+    if (!*stop && j->o->until_stable && used && j->n_used >= MIN_STABLE) {
+        s = rkv_table_widest(&widest, t, e);
+        *stop = !s && widest <= RKV_STABLE;
+        if (!s)
+            rkv_log(RKV_LOG_INFO, "after %d examples the widest interval of a budget is +-%.2f %% "
+                    "of cap", j->n_used, 100.0 * widest);
+    }
+    if (!*stop)
+        t->n_example = n_example;
+    return s;
 }
 
 static rkv_status run_all(job *j, rkv_error *e)
 {
     rkv_table *t = j->table;
     int stop = 0;
-    for (j->at = 0; j->at < t->n_example && !stop; j->at++) {
-        if (!rkv_table_has(t, j->at))
-            continue;
-        RKV_TRY(run_example(j, e));
-        RKV_TRY(enough(j, &stop, e));
-        if (report(j, INT64_MAX))
-            return rkv_fail(e, RKV_E_CANCELLED, "interrupted after example %d of %d", j->at + 1,
-                            t->n_example);
+    for (j->at = 0; j->at < t->n_example && !stop; j->at = j->end) {
+        const int n_row = t->n_example;
+        RKV_TRY(run_batch(j, e));
+        for (int i = j->at; i < j->end && !stop; i++)
+            if (rkv_table_has(t, i))
+                RKV_TRY(enough(j, i, &stop, e));
+        if (!stop && report(j, INT64_MAX))
+            return rkv_fail(e, RKV_E_CANCELLED, "interrupted after example %d of %d", j->end,
+                            n_row);
     }
-    t->n_example = j->at;
+    return RKV_OK;
+}
+
+/* What n_row rows of a walk take, and what it keeps beside them, for one example. */
+static uint64_t walk_bytes(const job *j, const rkv_bound *with, const rkv_bound *without)
+{
+    const rkv_config *c = &j->m->config;
+    const uint64_t fed = (uint64_t)j->o->n_response, d = (uint64_t)c->d_model;
+    const uint64_t saved = ((uint64_t)c->n_layer + 1) * fed * d;
+    const uint64_t diff = (uint64_t)j->table->head->n_grid * fed * (uint64_t)c->n_head *
+                          (uint64_t)c->d_head;
+    const uint64_t score = (uint64_t)c->n_kv_head * (uint64_t)j->longest;
+    return with->fixed - without->fixed + (saved + diff + score) * sizeof(float);
+}
+
+/* How many examples go together: one, or as many as fit in the bound of memory. */
+static rkv_status set_batch(job *j, rkv_error *e)
+{
+    enum { MOST = 256 };
+    const rkv_plan *p = &j->table->plan;
+    const int64_t rows = ((int64_t)p->n_main + 1) * j->o->n_response;
+    const int n_row = j->o->batch_rows && j->o->batch_rows < rows ? j->o->batch_rows : (int)rows;
+    rkv_session *s;
+    int streams = 0;
+    j->batch = 1;
+    if (!j->o->memory || !j->longest)
+        return RKV_OK;
+    const rkv_session_options so = rkv_measure_session(&j->measurer, j->longest);
+    RKV_TRY(rkv_session_create(&s, j->m, &so, e));
+    const int n = (int)j->longest;
+    rkv_bound b = rkv_bound_of(s, n, j->o->n_response, n_row);
+    const rkv_bound none = rkv_bound_of(s, n, j->o->n_response, 0);
+    rkv_session_free(s);
+    b.example += walk_bytes(j, &b, &none);
+    b.fixed = none.fixed;
+    b.whole = j->m->streams ? b.streamed : b.whole;
+    RKV_TRY(rkv_bound_fit(&j->batch, &streams, &b, MOST, j->o->memory, e));
+    if (streams && !j->m->streams)
+        return rkv_fail(e, RKV_E_MEM, "the weights take %.1f MiB of the bound of %.1f MiB: read "
+                        "them by layers (load mode stream)", (double)b.whole / 0x1p20,
+                        (double)j->o->memory / 0x1p20);
+    rkv_log(RKV_LOG_INFO, "%d examples at a time, %.1f MiB each, beside %.1f MiB", j->batch,
+            (double)b.example / 0x1p20, (double)(b.fixed + b.whole) / 0x1p20);
     return RKV_OK;
 }
 
@@ -175,12 +246,18 @@ static rkv_status look_at_lines(job *j, rkv_error *e)
     j->units = rkv_mem_calloc((size_t)t->n_example + 1, sizeof *j->units);
     if (!j->units)
         return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", t->n_example);
+    const int most = j->o->n_used_max;
+    int n = 0;
     for (j->at = 0; j->at < t->n_example; j->at++) {
         rkv_example x;
         RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
-        const int works = rkv_table_has(t, j->at) && x.n_prompt <= (size_t)t->head->n_ctx;
+        const int works = rkv_table_has(t, j->at) && x.n_prompt <= (size_t)t->head->n_ctx &&
+                          !(most && n >= most);
+        n += works;
         j->units[j->at + 1] =
             j->units[j->at] + (works ? rkv_measure_units(&t->plan, j->o, x.n_prompt) : 0);
+        if (works && x.n_prompt > j->longest)
+            j->longest = x.n_prompt;
         rkv_example_free(&x);
         if (j->o->progress && j->o->progress(j->o->progress_ctx, "data", j->at + 1, t->n_example))
             return rkv_fail(e, RKV_E_CANCELLED, "interrupted at line %d of the data",
@@ -208,7 +285,11 @@ static rkv_status open_resume(job *j, rkv_error *e)
              i->fingerprint, (unsigned long long)j->data.hash,
              o->from_answers ? "answers" : "greedy", o->n_response, o->noise, o->n_seed, o->n_ctx,
              i->tier, i->arithmetic, signals, h->selector, o->damage_budget, grid);
-    return rkv_resume_open(&j->resume, o->resume_dir, "profile", signature, e);
+    /* Ranks cannot share a database: some file systems of clusters do not lock. */
+    char name[48] = "profile";
+    if (o->ranks && o->n_shard > 1)
+        snprintf(name, sizeof name, "profile-%d-of-%d", o->shard, o->n_shard);
+    return rkv_resume_open(&j->resume, o->resume_dir, name, signature, e);
 }
 
 /* The longest prompt that is used: its answer must fit into the context, too. */
@@ -277,7 +358,10 @@ static rkv_status start(job *j, rkv_error *e)
     j->measurer.resume = j->resume;
     j->measurer.report = report;
     j->measurer.ctx = j;
-    return RKV_OK;
+    RKV_TRY(set_batch(j, e));
+    j->x = rkv_mem_calloc((size_t)j->batch, sizeof *j->x);
+    return j->x ? RKV_OK : rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples",
+                                    j->batch);
 }
 
 rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_path,
@@ -303,6 +387,7 @@ rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_
     rkv_resume_close(j.resume);
     rkv_data_free(&j.data);
     rkv_mem_free(j.units);
+    rkv_mem_free(j.x);
     if (s) {
         rkv_table_free(j.table);
         return s;
@@ -317,10 +402,17 @@ rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *js
                            const rkv_profile_options *o, rkv_error *e)
 {
     rkv_table *t;
+    rkv_world ranks = {.size = 1};
     if (o && o->n_shard > 1)
         return rkv_fail(e, RKV_E_ARG, "profile: shard %d of %d is no profile", o->shard,
                         o->n_shard);
-    RKV_TRY(rkv_table_run(&t, m, jsonl_path, o, e));
+    if (o && o->ranks)
+        RKV_TRY(rkv_world_open(&ranks, e));
+    *out = NULL;
+    RKV_TRY(ranks.size > 1 ? rkv_table_share(&t, &ranks, m, jsonl_path, o, e)
+                           : rkv_table_run(&t, m, jsonl_path, o, e));
+    if (!t)
+        return RKV_OK;
     const rkv_status s = rkv_table_summarize(out, t, jsonl_path, e);
     rkv_table_free(t);
     return s;

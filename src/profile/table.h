@@ -5,6 +5,7 @@
 #define RKV_TABLE_H
 
 #include "profile/profile.h"
+#include "profile/world.h"
 #include "profile/resume.h"
 #include "profile/walk.h"
 
@@ -65,6 +66,11 @@ static inline int rkv_table_has(const rkv_table *t, int i)
 rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_path,
                          const rkv_profile_options *o, rkv_error *e);
 
+/* share.c: measures all examples, each rank its part, and puts them together at rank 0; *out is
+ * NULL at the others. A failure of any is everyone's. */
+rkv_status rkv_table_share(rkv_table **out, const rkv_world *r, const rkv_model *m,
+                           const char *jsonl_path, const rkv_profile_options *o, rkv_error *e);
+
 /* summary.c: means, errors, curves, intervals and diagnostics of the used rows, in their order. The
  * profile is t->head, which then belongs to the caller; t is good for nothing else. RKV_E_ARG: no
  * row is used; source, for the message: the data. RKV_E_MEM. */
@@ -77,6 +83,11 @@ rkv_status rkv_table_sensitivity(double **out, int *n, const rkv_table *t, rkv_e
 /* certainty.c: what resampling the n examples of s [n][n_layer] says; c[n_layer]. RKV_E_MEM. */
 rkv_status rkv_certainty(rkv_layer_certainty *c, const rkv_profile *p, const double *s, int n,
                          rkv_error *e);
+/* The point of a grid that is nearest to a share. */
+int rkv_curves_point(const rkv_curves *c, double share);
+/* Estimated damage of a layer at p's damage_budget: the sum over its heads at the nearest point of
+ * c, curves of p per head. */
+double rkv_curves_layer_damage(const rkv_profile *p, const rkv_curves *c, int l);
 /* Half width of the widest interval of a budget; NaN when there are none. */
 double rkv_certainty_widest(const rkv_layer_certainty *c, const rkv_profile *p);
 /* The same of a table's used rows so far. RKV_E_MEM. */

@@ -343,10 +343,12 @@ static rkv_status run_pass(walks *a, int pass, rkv_error *e)
         first = first_layer(w) < first ? first_layer(w) : first;
     }
     for (int l = first; l < a->n_layer; l++) {
+        rkv_model_layer_begin(a->m, l);
         rkv_model_panels(a->m, l, a->panel, a->panels, a->team);
         for (int i = 0; i < a->n; i++)
             if (in_pass(&a->w[i], pass) && l >= first_layer(&a->w[i]))
                 RKV_TRY(run_layer(a, &a->w[i], l, e));
+        rkv_model_layer_end(a->m, l);
     }
     return end_pass(a, pass, e);
 }

@@ -1,5 +1,5 @@
 #include "config.h"
-#include "profile/ranks.h"
+#include "profile/world.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -48,6 +48,7 @@ static struct {
     int any_source;
     rkv_error error;            /* of the one attempt */
     int ready, started;
+    int met;                    /* all ranks came to their last meeting so far */
 } mpi;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -56,7 +57,7 @@ enum { TAG_FAILED = 7301, TAG_SIZE, TAG_DATA };
 static void finalize(void)
 {
     int over = 0;
-    if (mpi.started && !mpi.Finalized(&over) && !over)
+    if (mpi.started && mpi.met && !mpi.Finalized(&over) && !over)
         mpi.Finalize();
 }
 
@@ -138,10 +139,10 @@ static rkv_status start(rkv_error *e)
     return RKV_OK;
 }
 
-rkv_status rkv_ranks_open(rkv_ranks *r, rkv_error *e)
+rkv_status rkv_world_open(rkv_world *r, rkv_error *e)
 {
     const char *foreign;
-    *r = (rkv_ranks){.size = 1};
+    *r = (rkv_world){.size = 1};
     if (!launched(&foreign))
         return RKV_OK;
 #ifndef HAVE_MPI
@@ -162,21 +163,21 @@ rkv_status rkv_ranks_open(rkv_ranks *r, rkv_error *e)
     return RKV_OK;
 }
 
-void rkv_ranks_fail(const rkv_ranks *r)
+void rkv_world_fail(const rkv_world *r)
 {
     for (int to = 0; to < r->size; to++)
         if (to != r->rank)
             mpi.Send(&(char){0}, 1, mpi.byte, to, TAG_FAILED, mpi.world);
 }
 
-int rkv_ranks_failed(const rkv_ranks *r)
+int rkv_world_failed(const rkv_world *r)
 {
     int there = 0;
     return r->size > 1 && !mpi.Iprobe(mpi.any_source, TAG_FAILED, mpi.world, &there,
                                       MPI_STATUS_IGNORE) && there;
 }
 
-rkv_status rkv_ranks_agree(const rkv_ranks *r, rkv_status mine, rkv_error *e)
+rkv_status rkv_world_agree(const rkv_world *r, rkv_status mine, rkv_error *e)
 {
     struct {
         int status;
@@ -185,10 +186,12 @@ rkv_status rkv_ranks_agree(const rkv_ranks *r, rkv_status mine, rkv_error *e)
     if (r->size == 1)
         return mine;
     /* One that only stopped because another failed is not the cause. */
+    mpi.met = 0;
     int rank = !mine ? INT_MAX : mine == RKV_E_CANCELLED ? INT_MAX / 2 + r->rank : r->rank;
     int first = rank;
     if (mpi.Allreduce(&rank, &first, 1, mpi.integer, mpi.min, mpi.world))
         return rkv_fail(e, RKV_E_INTERNAL, "MPI: the ranks cannot agree");
+    mpi.met = 1;
     if (first == INT_MAX)
         return RKV_OK;
     const int from = first >= INT_MAX / 2 ? first - INT_MAX / 2 : first;
@@ -201,7 +204,7 @@ rkv_status rkv_ranks_agree(const rkv_ranks *r, rkv_status mine, rkv_error *e)
                                              told.text);
 }
 
-static rkv_status receive_one(int from, rkv_ranks_receive *receive, void *ctx, rkv_error *e)
+static rkv_status receive_one(int from, rkv_world_receive *receive, void *ctx, rkv_error *e)
 {
     uint64_t n;
     if (mpi.Recv(&n, (int)sizeof n, mpi.byte, from, TAG_SIZE, mpi.world, MPI_STATUS_IGNORE))
@@ -219,13 +222,13 @@ static rkv_status receive_one(int from, rkv_ranks_receive *receive, void *ctx, r
     return s;
 }
 
-rkv_status rkv_ranks_gather(const rkv_ranks *r, const void *mine, size_t n,
-                            rkv_ranks_receive *receive, void *ctx, rkv_error *e)
+rkv_status rkv_world_gather(const rkv_world *r, const void *mine, size_t n,
+                            rkv_world_receive *receive, void *ctx, rkv_error *e)
 {
     const int fits = n <= INT_MAX;
     const rkv_status s = fits ? RKV_OK : rkv_fail(e, RKV_E_ARG, "%zu bytes of one rank, at most %d",
                                                   n, INT_MAX);
-    RKV_TRY(rkv_ranks_agree(r, s, e));
+    RKV_TRY(rkv_world_agree(r, s, e));
     if (r->rank > 0) {
         const uint64_t size = n;
         if (mpi.Send(&size, (int)sizeof size, mpi.byte, 0, TAG_SIZE, mpi.world) ||
@@ -237,5 +240,5 @@ rkv_status rkv_ranks_gather(const rkv_ranks *r, const void *mine, size_t n,
         const rkv_status one = receive_one(from, receive, ctx, first ? NULL : e);
         first = first ? first : one;            /* the others must be heard all the same */
     }
-    return rkv_ranks_agree(r, first, e);
+    return rkv_world_agree(r, first, e);
 }

@@ -1,0 +1,175 @@
+#include "config.h"
+#include "profile/svg.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+/* ---- axes ---- */
+
+rkv_axis rkv_axis_of(double least, double most, double from, double to)
+{
+    enum { SPREAD = 50 };
+    rkv_axis a = {.low = 0.0, .high = most, .from = from, .to = to};
+    if (!isfinite(most) || !(most > 0.0)) {
+        a.high = 1.0;
+    } else if (least > 0.0 && most > SPREAD * least) {
+        a.log = 1;
+        a.low = pow(10.0, floor(log10(least)));
+        a.high = pow(10.0, ceil(log10(most)));
+    }
+    return a;
+}
+
+double rkv_axis_at(const rkv_axis *a, double v)
+{
+    const double share = !a->log         ? (v - a->low) / (a->high - a->low)
+                         : v <= a->low   ? 0.0
+                                         : log(v / a->low) / log(a->high / a->low);
+    return a->from + (a->to - a->from) * fmin(fmax(share, 0.0), 1.0);
+}
+
+/* Powers of ten, every other when they are many. */
+static int log_ticks(const rkv_axis *a, double tick[RKV_MAX_TICK])
+{
+    const double decades = round(log10(a->high / a->low));
+    const double step = fmax(1.0, ceil(decades * 45.0 / (a->to - a->from)));
+    int n = 0;
+    for (double d = 0.0; d <= decades && n < RKV_MAX_TICK; d += fmax(step, ceil(decades / 12.0)))
+        tick[n++] = a->low * pow(10.0, d);
+    return n;
+}
+
+int rkv_axis_ticks(const rkv_axis *a, double tick[RKV_MAX_TICK])
+{
+    if (a->log)
+        return log_ticks(a, tick);
+    const double rough = (a->high - a->low) * fmax(60.0 / (a->to - a->from), 0.125);
+    const double unit = pow(10.0, floor(log10(rough)));
+    const double step = unit * (rough <= unit ? 1.0 : rough <= 2.0 * unit   ? 2.0
+                                                      : rough <= 5.0 * unit ? 5.0
+                                                                            : 10.0);
+    int n = 0;
+    for (int i = 0; i * step <= a->high * (1.0 + 1e-9) && n < RKV_MAX_TICK; i++)
+        tick[n++] = i * step;
+    return n;
+}
+
+/* ---- text ---- */
+
+void rkv_html_text(rkv_text *t, const char *s)
+{
+    static const struct {
+        char c;
+        const char *as;
+    } escapes[] = {{'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+    const size_t n = strlen(s);
+    for (size_t i = 0; i < n;) {
+        const unsigned char *at = (const unsigned char *)s + i;
+        size_t len = rkv_utf8_length(at, n - i);
+        const char *as = NULL;
+        for (size_t k = 0; k < sizeof escapes / sizeof *escapes; k++)
+            if (s[i] == escapes[k].c)
+                as = escapes[k].as;
+        if (len == 0 || *at < ' ' || *at == 0x7f || (len == 3 && !memcmp(at, "\xef\xbf", 2) &&
+                                                     at[2] >= 0xbe))
+            as = "\xef\xbf\xbd";                /* XML has no such characters */
+        len = len ? len : 1;
+        rkv_text_add(t, as ? as : s + i, as ? strlen(as) : len);
+        i += len;
+    }
+}
+
+void rkv_html_number(rkv_text *t, double v)
+{
+    char s[40];
+    if (isnan(v)) {
+        rkv_text_printf(t, "&#8211;");
+        return;
+    }
+    snprintf(s, sizeof s, "%.3g", v);
+    rkv_text_number(t, strtod(s, NULL));
+}
+
+/* ---- shapes ---- */
+
+static void attribute(rkv_text *t, const char *name, double v)
+{
+    rkv_text_printf(t, " %s=\"", name);
+    rkv_text_number(t, round(v * 10.0) / 10.0);
+    rkv_text_printf(t, "\"");
+}
+
+void rkv_svg_open(rkv_text *t, double w, double h, const char *title)
+{
+    rkv_text_printf(t, "<svg role=\"img\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">"
+                    "<title>", (int)ceil(w), (int)ceil(h), (int)ceil(w), (int)ceil(h));
+    rkv_html_text(t, title);
+    rkv_text_printf(t, "</title>\n");
+}
+
+void rkv_svg_line(rkv_text *t, const char *class, double x1, double y1, double x2, double y2)
+{
+    rkv_text_printf(t, "<line class=\"%s\"", class);
+    attribute(t, "x1", x1);
+    attribute(t, "y1", y1);
+    attribute(t, "x2", x2);
+    attribute(t, "y2", y2);
+    rkv_text_printf(t, "/>\n");
+}
+
+void rkv_svg_rect(rkv_text *t, const char *class, double x, double y, double w, double h,
+                  double opacity)
+{
+    rkv_text_printf(t, "<rect class=\"%s\"", class);
+    attribute(t, "x", x);
+    attribute(t, "y", y);
+    attribute(t, "width", w);
+    attribute(t, "height", h);
+    rkv_text_printf(t, " fill-opacity=\"");
+    rkv_text_number(t, round(opacity * 100.0) / 100.0);
+    rkv_text_printf(t, "\">");
+}
+
+void rkv_svg_end_rect(rkv_text *t)
+{
+    rkv_text_printf(t, "</rect>\n");
+}
+
+void rkv_svg_dot(rkv_text *t, const char *class, double x, double y, double r)
+{
+    rkv_text_printf(t, "<circle class=\"%s\"", class);
+    attribute(t, "cx", x);
+    attribute(t, "cy", y);
+    attribute(t, "r", r);
+    rkv_text_printf(t, "/>\n");
+}
+
+void rkv_svg_text(rkv_text *t, const char *class, double x, double y)
+{
+    rkv_text_printf(t, "<text class=\"%s\"", class);
+    attribute(t, "x", x);
+    attribute(t, "y", y);
+    rkv_text_printf(t, ">");
+}
+
+void rkv_svg_end_text(rkv_text *t)
+{
+    rkv_text_printf(t, "</text>\n");
+}
+
+void rkv_svg_axis(rkv_text *t, const rkv_axis *a, double y0, double y1)
+{
+    double tick[RKV_MAX_TICK];
+    const int n = rkv_axis_ticks(a, tick);
+    for (int i = 0; i < n; i++) {
+        const double x = rkv_axis_at(a, tick[i]);
+        rkv_svg_line(t, "grid", x, y0, x, y1);
+        rkv_svg_text(t, "mid dim", x, y1 + 14.0);
+        rkv_html_number(t, tick[i]);
+        rkv_svg_end_text(t);
+    }
+}
