@@ -91,7 +91,7 @@ def gain(r):
     for name, m in r["models"].items():
         budgets = list(dict.fromkeys(b for by in m["summary"].values() for b in by))
         out += ["", f"{name}, {len(m['prompts'])} prompts of {m['settings']['tokens']} tokens, profile of "
-                f"{m['settings']['calibration']} others:", "", "| policy | " + " | ".join(budgets) + " |",
+                f"{len(m['calibration'])} others:", "", "| policy | " + " | ".join(budgets) + " |",
                 "|---" * (1 + len(budgets)) + "|"]
         for policy, by in m["summary"].items():
             cells = (f"{by[b]['mean']:.3f} ({by[b]['mean_95'][0]:.3f} to {by[b]['mean_95'][1]:.3f})" if b in by else ""
