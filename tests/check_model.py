@@ -99,7 +99,7 @@ def check_sweep(product, model, ids):
     mine = np.array([e["mean"] for e in got["sensitivity"]])
     check(len(mine) == len(want), "layers of the profile")
     # The half-precision caches above a perturbed layer round both runs apart: KL 5e-7, which shows
-    # beside the least sensitive layers' 1e-4. (check_sweep compares bit for bit what is comparable.)
+    # beside the least sensitive layers' 1e-4. (check_walk compares bit for bit what is comparable.)
     excess = np.abs(mine - want) / (0.01 * want + 5e-6)
     check(excess.max() < 1, f"sensitivities {mine} instead of {want}")
     print(f"  sweep: relative difference {np.median(np.abs(mine / want - 1)):.2g} (median), "

@@ -7,7 +7,8 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <string.h>
+
+#include "base/symbol.h"
 
 #define LIBRARY "libopenblas.so.0"
 
@@ -32,14 +33,6 @@ static struct {
 } blas;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* ISO C has no conversion from dlsym's object pointer to a function. */
-static int find(void *library, const char *name, void *fn)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(fn, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 static void load(void)
 {
     void *l = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -48,11 +41,11 @@ static void load(void)
                  "OpenBLAS: %.200s; install libopenblas0-openmp, or set RKV_GEMM=own", dlerror());
         return;
     }
-    if (!find(l, "cblas_sgemm", &blas.sgemm) ||
-        !find(l, "openblas_get_parallel", &blas.parallel) ||
-        !find(l, "openblas_set_num_threads", &blas.set_threads) ||
-        !find(l, "openblas_get_config", &blas.config) ||
-        !find(l, "openblas_get_corename", &blas.core)) {
+    if (!rkv_symbol_find(l, "cblas_sgemm", &blas.sgemm) ||
+        !rkv_symbol_find(l, "openblas_get_parallel", &blas.parallel) ||
+        !rkv_symbol_find(l, "openblas_set_num_threads", &blas.set_threads) ||
+        !rkv_symbol_find(l, "openblas_get_config", &blas.config) ||
+        !rkv_symbol_find(l, "openblas_get_corename", &blas.core)) {
         rkv_fail(&blas.error, RKV_E_UNSUPPORTED, "OpenBLAS: %s lacks a function: %.200s", LIBRARY,
                  dlerror());
         return;

@@ -56,6 +56,9 @@ void rkv_text_json(rkv_text *t, const char *bytes, size_t n);
 /* A number so that reading it back gives the same double; null when it is not finite. */
 void rkv_text_number(rkv_text *t, double v);
 void rkv_text_free(rkv_text *t);
+/* Hands the text over: *text, freed with rkv_mem_free, and *n (NULL: not asked) its bytes. 0 when
+ * an append had failed; then t is freed. */
+int rkv_text_take(rkv_text *t, char **text, size_t *n);
 
 /* Writes n bytes to path by temporary file, fsync, rename and fsync of the folder. What is there
  * and is no regular file (a device, a pipe) is written in place. RKV_E_IO. */

@@ -115,6 +115,18 @@ void rkv_text_free(rkv_text *t)
     *t = (rkv_text){0};
 }
 
+int rkv_text_take(rkv_text *t, char **text, size_t *n)
+{
+    if (t->bad) {
+        rkv_text_free(t);
+        return 0;
+    }
+    *text = t->data;
+    if (n)
+        *n = t->n;
+    return 1;
+}
+
 static int write_bytes(int fd, const char *bytes, size_t n)
 {
     while (n) {

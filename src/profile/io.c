@@ -191,13 +191,7 @@ rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_e
     rkv_profile_print_signals(&t, p);
     rkv_profile_print_curves(&t, p);
     rkv_text_printf(&t, "\n}\n");
-    if (t.bad) {
-        rkv_text_free(&t);
-        return no_memory("profile", e);
-    }
-    *text = t.data;
-    *n = t.n;
-    return RKV_OK;
+    return rkv_text_take(&t, text, n) ? RKV_OK : no_memory("profile", e);
 }
 
 rkv_status rkv_profile_save(const rkv_profile *p, const char *path, rkv_error *e)

@@ -82,10 +82,7 @@ rkv_status rkv_profile_report(const rkv_profile *p, char **text, rkv_error *e)
     if (p->diagnostics.known)
         report_orders(&t, p);
     report_certainty(&t, p);
-    if (t.bad) {
-        rkv_text_free(&t);
+    if (!rkv_text_take(&t, text, NULL))
         return rkv_fail(e, RKV_E_MEM, "profile: out of memory for the report");
-    }
-    *text = t.data;
     return RKV_OK;
 }

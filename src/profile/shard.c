@@ -69,12 +69,8 @@ rkv_status rkv_table_print(const rkv_table *table, char **text, size_t *n, rkv_e
             separator = ",\n";
         }
     rkv_text_printf(&t, "\n  ]\n}\n");
-    if (t.bad) {
-        rkv_text_free(&t);
+    if (!rkv_text_take(&t, text, n))
         return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", table->n_example);
-    }
-    *text = t.data;
-    *n = t.n;
     return RKV_OK;
 }
 

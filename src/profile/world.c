@@ -13,7 +13,7 @@
 #ifdef HAVE_MPI
 #include <mpi.h>
 #else
-#include <dlfcn.h>
+#include "base/symbol.h"
 
 /* What Open MPI's functions take, version 4 and 5 (its mpi.h): handles are pointers to objects of
  * the library, and constants are those of MPI. */
@@ -75,14 +75,6 @@ static void load(void)
     mpi.ready = 1;
 }
 #else
-/* ISO C has no conversion from dlsym's object pointer to a function. */
-static int find(void *library, const char *name, void *fn)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(fn, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 static void load(void)
 {
     void *l = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL);   /* its components look into it */
@@ -93,13 +85,13 @@ static void load(void)
         return;
     }
     int all = 1;
-#define FIND(name, parameters) all &= find(l, "MPI_" #name, &mpi.name);
+#define FIND(name, parameters) all &= rkv_symbol_find(l, "MPI_" #name, &mpi.name);
     FUNCTIONS(FIND)
 #undef FIND
-    all &= find(l, "ompi_mpi_comm_world", &mpi.world);
-    all &= find(l, "ompi_mpi_byte", &mpi.byte);
-    all &= find(l, "ompi_mpi_int", &mpi.integer);
-    all &= find(l, "ompi_mpi_op_min", &mpi.min);
+    all &= rkv_symbol_find(l, "ompi_mpi_comm_world", &mpi.world);
+    all &= rkv_symbol_find(l, "ompi_mpi_byte", &mpi.byte);
+    all &= rkv_symbol_find(l, "ompi_mpi_int", &mpi.integer);
+    all &= rkv_symbol_find(l, "ompi_mpi_op_min", &mpi.min);
     mpi.any_source = -1;
     mpi.ready = all;
     if (!all)

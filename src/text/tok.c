@@ -275,12 +275,7 @@ rkv_status rkv_tok_decode(const rkv_tok *t, const int32_t *ids, size_t n_id, int
             drop_space(&out, at);
         strip = 0;
     }
-    if (out.bad) {
-        rkv_text_free(&out);
+    if (!rkv_text_take(&out, text, n_byte))
         return rkv_fail(e, RKV_E_MEM, "tokenizer: out of memory for the text of %zu ids", n_id);
-    }
-    *text = out.data;
-    if (n_byte)
-        *n_byte = out.n;
     return RKV_OK;
 }
