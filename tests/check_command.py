@@ -11,13 +11,11 @@ import resource
 import signal
 import struct
 import subprocess
-import sys
-import tempfile
 import time
 
-from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, PATIENCE, SANITIZED, USAGE, Result, check,
-                         counts, finish, good, good_json, make_model, refused, rkv, skip, start, valid, wait_for_work,
-                         without_sqlite, write_inputs)
+from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, SANITIZED, USAGE, Result, check, finish, good,
+                         good_json, make_model, refused, rkv, run_tests, skip, start, valid, wait_for_work,
+                         without_sqlite)
 from command_inputs import (check_curves, check_ids_inputs, check_kept_model, check_load_modes, check_lost_model,
                             check_models,
                             check_profile_inputs, check_texts, check_vocabularies)
@@ -388,17 +386,7 @@ def main():
              check_load_modes, check_ids_inputs, check_profile_inputs, check_curves, check_texts, check_vocabularies, check_json,
              check_devices, check_bench_formats, check_top, check_lost_output, check_full_disk, check_determinism,
              check_interrupted, check_memory)
-    signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
-    with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
-        os.chdir(work)
-        write_inputs()
-        for test in tests:
-            began = time.monotonic()
-            test()
-            print(f"  {test.__name__}: {time.monotonic() - began:.1f} s")
-        os.chdir(BUILD)
-    print("check_command: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
-    sys.exit(counts["failed"] > 0)
+    run_tests(tests)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 /* Damage curves: in profile files, and as budgets per layer or KV head. */
 #include "config.h"
 #include "check.h"
+#include "parse_failing.h"
 
 #include <math.h>
 #include <string.h>
@@ -112,16 +113,7 @@ static void check_file(void)
               !rkv_profile_curve(back, 0, 0, 2, &grid, &damage) &&
               !rkv_profile_curve(back, 1, 0, 0, &grid, &damage), "no curve");
     rkv_profile_free(back);
-    for (int k = 1;; k++) {                     /* every allocation but cJSON's fails once */
-        back = NULL;
-        rkv_mem_fail_after(k);
-        const rkv_status status = rkv_profile_parse(&back, text, n, "p.json", &e);
-        rkv_mem_fail_after(0);
-        rkv_profile_free(back);
-        if (!status)
-            break;
-        CHECK(status == RKV_E_MEM, "allocation %d: %s", k, e.text);
-    }
+    check_parse_without_memory(text, n);
     rkv_mem_free(text);
     rkv_mem_free(again);
     rkv_profile_free(p);

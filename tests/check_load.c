@@ -3,6 +3,7 @@
 #include "config.h"
 #include "made.h"
 #include "scratch.h"
+#include "status.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -301,20 +302,6 @@ static int fails_to_allocate(const char *path)
     huge_fails = 1;
     return !(loads(path, "none", RKV_E_MEM, "out of memory for a copy") &&
              loads(path, "auto", RKV_OK, "mmap"));
-}
-
-/* Number of kB in /proc/self/status, in bytes. */
-static uint64_t status_bytes(const char *key)
-{
-    FILE *f = fopen("/proc/self/status", "r");
-    char line[256];
-    unsigned long long v = 0;
-    while (f && fgets(line, sizeof line, f))
-        if (!strncmp(line, key, strlen(key)))
-            v = strtoull(line + strlen(key), NULL, 10);
-    if (f)
-        fclose(f);
-    return v << 10;
 }
 
 static int once_in_memory(const char *path)

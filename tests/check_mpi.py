@@ -7,11 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-from command_bed import (BUILD, PATIENCE, RKV, SANITIZED, Result, check, counts, environment, good, skip,
-                         without_sqlite, write_inputs)
+from command_bed import (PATIENCE, RKV, SANITIZED, Result, check, counts, environment, good, run_tests, skip,
+                         without_sqlite)
 
 SMALL = ["profile", "-m", "m.gguf", "--data", "data", "--response", "8"]
 SLOW = ["profile", "-m", "slow.gguf", "--data", "long", "--response", "8", "--signals", "values,keys,damage,curves"]
@@ -97,24 +96,20 @@ def check_killed():
     check(pathlib.Path("killed.json").read_bytes() == whole, "gone on: the same bytes")
 
 
+def tests():
+    if SANITIZED or without_sqlite():
+        skip(4, "no SQLite, or a sanitizer, which would tell of the killed rank")
+        return [check_bytes, check_failures]
+    return [check_bytes, check_failures, check_killed]
+
+
 def main():
     why = no_mpi()
     if why:
         skip(31, why)
         print("check_mpi: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
         sys.exit(77)
-    with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
-        os.chdir(work)
-        write_inputs()
-        check_bytes()
-        check_failures()
-        if SANITIZED or without_sqlite():
-            skip(4, "no SQLite, or a sanitizer, which would tell of the killed rank")
-        else:
-            check_killed()
-        os.chdir(BUILD)
-    print("check_mpi: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
-    sys.exit(counts["failed"] > 0)
+    run_tests(tests)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 /* Names, budgets and selection, without a model. */
 #include "config.h"
 #include "check.h"
+#include "parse_failing.h"
 
 #include <limits.h>
 #include <math.h>
@@ -402,16 +403,7 @@ static void check_profile_file(void)
         rkv_profile_free(back);
     }
     CHECK(passed == 0, "%d prefixes are accepted", passed);
-    for (int k = 1;; k++) {                     /* every allocation but cJSON's fails once */
-        back = NULL;
-        rkv_mem_fail_after(k);
-        const rkv_status status = rkv_profile_parse(&back, text, n, "p.json", &e);
-        rkv_mem_fail_after(0);
-        rkv_profile_free(back);
-        if (!status)
-            break;
-        CHECK(status == RKV_E_MEM, "allocation %d: %s", k, e.text);
-    }
+    check_parse_without_memory(text, n);
     rkv_mem_free(text);
     rkv_profile_free(p);
 }

@@ -9,13 +9,10 @@ import pty
 import random
 import signal
 import struct
-import sys
-import tempfile
 import time
 
-from command_bed import (BUILD, FAILED, INPUT, INTERRUPTED, PATIENCE, SANITIZED, USAGE, check, counts,
-                         finish, good, good_json, make_model, refused, rkv, skip, start, wait_for_work, without_sqlite,
-                         write_inputs)
+from command_bed import (FAILED, INPUT, INTERRUPTED, PATIENCE, SANITIZED, USAGE, check, finish, good, good_json, make_model,
+                         refused, rkv, run_tests, skip, start, wait_for_work, without_sqlite)
 
 try:
     import sqlite3
@@ -308,23 +305,16 @@ def check_settings():
           usual["settings"]["arithmetic"] == "int16", "a warning about another arithmetic")
 
 
+def tests():
+    always = [check_settings, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
+    if without_sqlite() or sqlite3 is None:
+        skip(60, "no SQLite in this build or in Python")
+        return always
+    return always + [check_resume, check_kill_loop, check_damaged]
+
+
 def main():
-    signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
-    with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
-        os.chdir(work)
-        write_inputs()
-        tests = [check_settings, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
-        if without_sqlite() or sqlite3 is None:
-            skip(60, "no SQLite in this build or in Python")
-        else:
-            tests += [check_resume, check_kill_loop, check_damaged]
-        for test in tests:
-            began = time.monotonic()
-            test()
-            print(f"  {test.__name__}: {time.monotonic() - began:.1f} s")
-        os.chdir(BUILD)
-    print("check_profile: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
-    sys.exit(counts["failed"] > 0)
+    run_tests(tests)
 
 
 if __name__ == "__main__":

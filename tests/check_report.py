@@ -4,15 +4,11 @@ Runs from the build folder, as check_command.py."""
 import copy
 import html.parser
 import json
-import os
 import pathlib
 import re
-import signal
-import sys
-import tempfile
 import xml.etree.ElementTree
 
-from command_bed import BUILD, FAILED, INPUT, USAGE, check, counts, good, make_model, refused, skip, write_inputs
+from command_bed import FAILED, INPUT, USAGE, check, good, make_model, refused, run_tests, skip
 
 try:
     import jsonschema
@@ -224,15 +220,7 @@ def check_schema():
 
 
 def main():
-    signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
-    with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
-        os.chdir(work)
-        write_inputs()
-        for test in (check_html, check_sliding, check_made, check_refused, check_schema):
-            test()
-        os.chdir(BUILD)
-    print("check_report: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
-    sys.exit(counts["failed"] > 0)
+    run_tests([check_html, check_sliding, check_made, check_refused, check_schema])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include "config.h"
 #include "made.h"
 #include "scratch.h"
+#include "status.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -89,20 +90,6 @@ static uint64_t answers(const rkv_model *m)
 }
 
 /* ---- what the process and the system hold ---- */
-
-/* Number of kB in /proc/self/status, in bytes. */
-static uint64_t status_bytes(const char *key)
-{
-    FILE *f = fopen("/proc/self/status", "r");
-    char line[256];
-    unsigned long long v = 0;
-    while (f && fgets(line, sizeof line, f))
-        if (!strncmp(line, key, strlen(key)))
-            v = strtoull(line + strlen(key), NULL, 10);
-    if (f)
-        fclose(f);
-    return v << 10;
-}
 
 /* Bytes of the file that the system has in memory. */
 static uint64_t cached(void)

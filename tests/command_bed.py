@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 NAME = pathlib.Path(sys.argv[0]).stem
@@ -164,3 +165,19 @@ def valid(command):
         "template": (["-m", "m.gguf"], MESSAGES),
         "bench": (["-m", "m.gguf", "-p", "16", "-n", "4", "-d", "0,8", "-npl", "1,3", "-r", "2"], b""),
     }[command]
+
+
+def run_tests(tests):
+    """Runs the tests in a folder of their own with the made inputs in it, and ends the program. tests: a list, or a
+    function that chooses it once the inputs are there."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
+    with tempfile.TemporaryDirectory(prefix="rkv-check-") as work:
+        os.chdir(work)
+        write_inputs()
+        for test in tests() if callable(tests) else tests:
+            began = time.monotonic()
+            test()
+            print(f"  {test.__name__}: {time.monotonic() - began:.1f} s")
+        os.chdir(BUILD)
+    print(f"{NAME}: " + "{passed} passed, {failed} failed, {skipped} skipped".format(**counts))
+    sys.exit(counts["failed"] > 0)
