@@ -263,7 +263,7 @@ static RKV_PROTO_matvec(matvec_packs_inputs)
 static RKV_PROTO_matvec(matvec_reads_next_input)
 {
     rkv_matvec_f32_ref(y, ldy, w, w_stride, x, ldx, n_x, n_out, n_in);
-    if (n_x && n_out && n_in)
+    if (n_x && n_out && n_in > KNOWN)
         touch(x + ldx * (n_x - 1) + n_in);
 }
 
