@@ -144,6 +144,11 @@
 #define RKV_PROTO_rope_neox(name) \
     void(name)(float *x, const float *cosine, const float *sine, int n_pair)
 
+/* out[i] = deviate first + i of the pinned generator's stream `key`, i < n: sqrt(-2 ln u_{2j})
+ * cos(2 pi u_{2j+1}) with the uniforms of base/noise.h, within RKV_NOISE_TOL of the platform's log
+ * and cos; n >= 0. All tiers agree to the bit. Source: METHOD section 7, row "generator". */
+#define RKV_PROTO_normal(name) void(name)(double *out, uint64_t key, uint64_t first, int n)
+
 /* Every op, once: its name is the member of struct rkv_ops and the first word in kernels.def. */
 #define RKV_OPS \
     RKV_OP(unpack) \
@@ -164,7 +169,8 @@
     RKV_OP(silu_mul) \
     RKV_OP(gelu_mul) \
     RKV_OP(rope_norm) \
-    RKV_OP(rope_neox)
+    RKV_OP(rope_neox) \
+    RKV_OP(normal)
 
 /* Ops on plain floats are registered under f32. An entry is NULL where the type has no such op. */
 typedef struct rkv_ops {

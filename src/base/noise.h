@@ -25,10 +25,13 @@ RKV_HOST_DEVICE static inline uint64_t rkv_noise_key(uint64_t example, uint64_t 
     return rkv_hash_mix(UINT64_C(1000003) * example + UINT64_C(1009) * seed + layer + 1);
 }
 
+/* From counter to counter (the golden ratio's 64 bits: Steele, Lea & Flood 2014). */
+#define RKV_NOISE_STEP UINT64_C(0x9E3779B97F4A7C15)
+
 /* Word j of a stream. */
 RKV_HOST_DEVICE static inline uint64_t rkv_noise_word(uint64_t key, uint64_t j)
 {
-    return rkv_hash_mix(key + (j + 1) * UINT64_C(0x9E3779B97F4A7C15));
+    return rkv_hash_mix(key + (j + 1) * RKV_NOISE_STEP);
 }
 
 /* Uniform in (0, 1]: never 0; 1 only by rounding, for one word in 2^53. */
@@ -45,13 +48,12 @@ RKV_HOST_DEVICE static inline double rkv_noise_deviate(uint64_t key, uint64_t i)
     return radius * cos(two_pi * rkv_noise_uniform(key, 2 * i + 1));
 }
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-/* out[i] = deviate first + i of the stream, i < n. */
-void rkv_noise_normal(double *out, uint64_t key, uint64_t first, int n);
-#ifdef __cplusplus
+/* out[i] = deviate first + i of the stream, i < n: what the kernels (op normal) and the device are
+ * held against. */
+static inline void rkv_noise_normal(double *out, uint64_t key, uint64_t first, int n)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = rkv_noise_deviate(key, first + (uint64_t)i);
 }
-#endif
 
 #endif

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/noise.h"
 #include "model/model.h"
 
 static const rkv_perturb kinds[] = {
@@ -52,7 +51,7 @@ static void add_noise(const rkv_perturb_slots *s, float *out, const void *rows, 
             square += (double)row[i] * (double)row[i];
         const double scale = s->amount * sqrt(square) / sqrt(d);
         const uint64_t slot = (uint64_t)s->h * (uint64_t)s->n_prompt + (uint64_t)(first + t);
-        rkv_noise_normal(eps, s->key, element0 + slot * (uint64_t)d, d);
+        s->be->ops.normal[RKV_DT_f32](eps, s->key, element0 + slot * (uint64_t)d, d);
         for (int i = 0; i < d; i++)
             row[i] = (float)((double)row[i] + scale * eps[i]);
     }

@@ -7,9 +7,11 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/noise.h"
 #include "cpu.h"
 #include "f16.h"
 #include "kernels.h"
+#include "normal.h"
 #include "run.h"
 
 #if defined __SSE__
@@ -372,6 +374,26 @@ static RKV_PROTO_pack_pairs(pack_pairs_reads_before)
         touch(b - 1);
 }
 
+/* The platform's logarithm and cosine: right, but not on every platform to the same bit. */
+static RKV_PROTO_normal(normal_by_platform)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = rkv_noise_deviate(key, first + (uint64_t)i);
+}
+
+static RKV_PROTO_normal(normal_from_start)
+{
+    (void)first;
+    rkv_normal_f32_ref(out, key, 0, n);
+}
+
+static RKV_PROTO_normal(normal_by_sine)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = sqrt(-2.0 * log(rkv_noise_uniform(key, 2 * (first + (uint64_t)i)))) *
+                 sin(RKV_TWO_PI * rkv_noise_uniform(key, 2 * (first + (uint64_t)i) + 1));
+}
+
 /* A right kernel that is no reference: it must pass, or the test finds what is not there. */
 static RKV_PROTO_gemm(gemm_one_chain)
 {
@@ -418,6 +440,9 @@ static const struct {
     ROW(softmax_step, f32, ref, softmax_drops_tail, "known results"),
     ROW(rope_norm, f32, ref, rope_norm_turns_back, "known results"),
     ROW(rope_neox, f32, ref, rope_neox_turns_rest, "known results"),
+    ROW(normal, f32, ref, normal_by_platform, "other bits"),
+    ROW(normal, f32, ref, normal_from_start, "other bits"),
+    ROW(normal, f32, ref, normal_by_sine, "known results"),
     ROW(gemm, f32, ref, gemm_drops_rows, "reference"),
     ROW(gemm, f32, ref, gemm_skips_term, "reference"),
     ROW(gemm, f32, ref, gemm_reads_gap, "SIGSEGV"),

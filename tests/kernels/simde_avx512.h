@@ -53,6 +53,18 @@ static inline __m256 emulated_mm512_extractf32x8_ps(__m512 a, int half)
 #undef _mm512_extractf32x8_ps
 #define _mm512_extractf32x8_ps emulated_mm512_extractf32x8_ps
 
+static inline __m512d emulated_mm512_cvtepu64_pd(__m512i a)
+{
+    uint64_t in[8];
+    double x[8];
+    _mm512_storeu_si512(in, a);
+    for (int i = 0; i < 8; i++)
+        x[i] = (double)in[i];
+    return _mm512_loadu_pd(x);
+}
+#undef _mm512_cvtepu64_pd
+#define _mm512_cvtepu64_pd emulated_mm512_cvtepu64_pd
+
 static inline __m512 emulated_mm512_cvtph_ps(__m256i a)
 {
     float x[16];
