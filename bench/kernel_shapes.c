@@ -203,6 +203,14 @@ RUN(rope_neox)
         CALL(rope_neox)(a->y + h * 2 * s->n, a->z, a->z + PLAIN_FLOATS / 2, s->n);
 }
 
+/* The noise of m slots of a KV head: numbers of 8 bytes. */
+SHAPES(normal) = {{"cache: 64 rows of 64", 0, 64, 64, 0, 0, 2 * 64 * 64, 0}};
+RUN(normal)
+{
+    for (int i = 0; i < s->m; i++)
+        CALL(normal)((double *)(void *)a->y + i * s->n, 1, (uint64_t)(i * s->n), s->n);
+}
+
 const kernel_bench kernel_benches[N_BENCH] = {
 #define RKV_OP(op) {#op, run_##op, op##_shapes, sizeof op##_shapes / sizeof *op##_shapes},
     RKV_OPS

@@ -1,9 +1,9 @@
-/* The pinned generator on the device (src/base/noise.h), in the common part of CUDA C++ and C++17:
+/* The pinned generator on the device (simd/noise.h), in the common part of CUDA C++ and C++17:
  * nvcc compiles it for noise.cu, a host compiler for the tests. */
 #ifndef RKV_CUDA_NOISE_CUH
 #define RKV_CUDA_NOISE_CUH
 
-#include "base/noise.h"
+#include "noise.h"
 
 enum { RKV_NOISE_THREADS = 256 };
 

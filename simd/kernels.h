@@ -145,7 +145,7 @@
     void(name)(float *x, const float *cosine, const float *sine, int n_pair)
 
 /* out[i] = deviate first + i of the pinned generator's stream `key`, i < n: sqrt(-2 ln u_{2j})
- * cos(2 pi u_{2j+1}) with the uniforms of base/noise.h, within RKV_NOISE_TOL of the platform's log
+ * cos(2 pi u_{2j+1}) with the uniforms of noise.h, within RKV_NOISE_TOL of the platform's log
  * and cos; n >= 0. All tiers agree to the bit. Source: METHOD section 7, row "generator". */
 #define RKV_PROTO_normal(name) void(name)(double *out, uint64_t key, uint64_t first, int n)
 

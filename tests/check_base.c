@@ -13,7 +13,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "base/thread.h"
 #include "f16.h"
 #include "rkv.h"

@@ -10,7 +10,7 @@
 
 #include "backend/cuda_plugin.h"
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "cuda/kernels.h"
 #include "cuda/recorder.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
 

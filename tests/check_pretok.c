@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "text/pretok.h"
 #include "text/regex.h"
 #include "text/unicode.h"

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "model/model.h"
 #include "profile/stats.h"
 #include "profile/table.h"

@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "text/vocab.h"
 #include "tiny/tokens.h"
 

@@ -3,7 +3,7 @@
 #include "config.h"
 #include "walk_bed.h"
 
-#include "base/noise.h"
+#include "noise.h"
 #include "profile/kl.h"
 
 enum { N = 150, T = 12, WINDOW = 8, MOST = 200, LONG = 700 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "attr.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "normal.h"
 #include "vec/wide_avx2.h"
 

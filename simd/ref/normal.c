@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/noise.h"
+#include "noise.h"
 #include "normal.h"
 
 static uint64_t bits_of(double a)

@@ -102,7 +102,7 @@ static inline vu vu_times(vu a, uint64_t b)
     return _mm256_add_epi64(_mm256_mul_epu32(a, low), _mm256_slli_epi64(across, 32));
 }
 
-/* Integers below 2^53 as doubles, exactly: the halves of 32 bits as mantissas below 2^52 and 2^84. */
+/* Integers below 2^53 as doubles, exactly: the halves of 32 bits as mantissas of 2^52 and 2^84. */
 static inline vl vl_from_53(vu a)
 {
     const vl low = vl_of_bits(_mm256_blend_epi32(a, vu_set(0x4330000000000000), 0xaa));

@@ -19,7 +19,7 @@ typedef struct rkv_cuda_plugin {
      * learn its free memory, which takes a part of a second and some memory on it. */
     void (*device_info)(rkv_device_info *out, int device);
     /* rkv_noise_normal on a device: out[n] in host memory, n >= 0; contract and tolerance in
-     * base/noise.h. RKV_E_ARG: n; RKV_E_MEM: the device has no room for n deviates;
+     * noise.h. RKV_E_ARG: n; RKV_E_MEM: the device has no room for n deviates;
      * RKV_E_UNSUPPORTED: device_count's reasons; RKV_E_INTERNAL: another call failed.
      * After an error out's contents are undefined. */
     rkv_status (*noise_normal)(double *out, uint64_t key, uint64_t first, int n, int device,

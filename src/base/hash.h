@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/mix.h"
+#include "mix.h"
 
 typedef struct rkv_hash {
     uint64_t state, length;

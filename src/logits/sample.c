@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 
 typedef struct candidate {
     float logit;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/noise.h"
+#include "noise.h"
 
 enum { STREAM_RESAMPLE = 1, STREAM_SHUFFLE = 2 };       /* seeds of the generator's streams */
 

@@ -1,5 +1,5 @@
 /* Numbers about numbers: ranks, rank correlation, intervals by resampling. Everything is a pure
- * function of its arguments: resampling draws from the pinned generator (base/noise.h). */
+ * function of its arguments: resampling draws from the pinned generator (noise.h). */
 #ifndef RKV_STATS_H
 #define RKV_STATS_H
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/noise.h"
+#include "noise.h"
 
 enum {
     SEGMENT = 512,              /* slots edited at a time: a multiple of the attention tile */

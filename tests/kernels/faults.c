@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "base/noise.h"
+#include "noise.h"
 #include "cpu.h"
 #include "f16.h"
 #include "kernels.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "f16.h"
 
 const char *const input_kind_name[INPUT_KINDS] = {"uniform", "mixed",    "equal", "zero",

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/noise.h"
+#include "noise.h"
 
 typedef RKV_PROTO_normal(*normal_fn);
 

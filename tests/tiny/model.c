@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "tiny/gguf_write.h"
 #include "tiny/vocab.h"
 #include "tiny/weights.h"

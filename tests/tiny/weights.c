@@ -3,7 +3,7 @@
 #include "config.h"
 #include "tiny/weights.h"
 
-#include "base/noise.h"
+#include "noise.h"
 #include "f16.h"
 
 /* One block's own stream of random words. */

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "base/mix.h"
+#include "mix.h"
 
 /* |a - b| <= RKV_NOISE_TOL |b| for one deviate by two platforms: log within 1 ulp on each (2 ulp,
  * halved by the root), cos within 1 ulp (glibc) and 2 ulp (CUDA), roots and products rounded on
