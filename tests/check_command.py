@@ -140,7 +140,7 @@ def check_environment():
 def check_json():
     keys = {
         "run": "text tokens prompt_tokens generated_tokens prefill_tok_s decode_tok_s kv_bytes kv_bytes_full "
-               "kv_tokens_per_layer peak_rss_bytes stop",
+               "kv_tokens_per_layer kv_tokens_per_head peak_rss_bytes stop",
         "score": "positions prefix mean_kl kv_bytes kv_bytes_full", "select": "layers total cap prompt_tokens",
         "profile": "format version model settings examples sensitivity", "budget": "layers total cap prompt_tokens",
         "inspect": "version model machine kernels", "template": "text",

@@ -228,7 +228,8 @@ def check_curves():
     kl = good_json("score curve", "score", *ids, "curve", "--prefix", "190").get("mean_kl", -1)
     check(kl > 0, f"score: mean KL {kl}")
     made = good_json("run curve", "run", *ids, "curve", "-n", "4", "--json", "--ignore-eos")
-    check(len(made["tokens"]) == 4 and sum(made["kv_tokens_per_layer"]) == 160 + 2 * 3, f"run: {made}")
+    check(len(made["tokens"]) == 4 and sum(made["kv_tokens_per_layer"]) == 160 + 2 * 3 and
+          [sum(h) / len(h) for h in made["kv_tokens_per_head"]] == made["kv_tokens_per_layer"], f"run: {made}")
     measured = [*budget, "curve", "--kv-curves", "measured"]
     refused("no measured curves", INPUT, ["no measured", "each KV head", "rkv profile --signals head-curves"], *measured)
     refused("no measured curves of layers", INPUT, ["each layer", "--signals layer-curves"], *measured, "--kv-unit",

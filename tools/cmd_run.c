@@ -201,12 +201,18 @@ static int print_json(const answer *a, const rkv_policy *p)
     cJSON_AddNumberToObject(root, "kv_bytes", (double)kv.bytes);
     cJSON_AddNumberToObject(root, "kv_bytes_full", (double)kv.bytes_full);
     cJSON *layers = cJSON_AddArrayToObject(root, "kv_tokens_per_layer");
-    for (int l = 0; l < info->n_layer; l++) {   /* the mean over KV heads */
+    cJSON *all_heads = cJSON_AddArrayToObject(root, "kv_tokens_per_head");
+    for (int l = 0; l < info->n_layer; l++) {   /* the mean over KV heads, and each of them */
+        cJSON *heads = cJSON_CreateArray();
         const int32_t *pos;
         double kept = 0.0;
-        for (int h = 0; h < info->n_kv_head; h++)
-            kept += rkv_session_kept(a->s, l, h, &pos);
+        for (int h = 0; h < info->n_kv_head; h++) {
+            const int of_head = rkv_session_kept(a->s, l, h, &pos);
+            kept += of_head;
+            cJSON_AddItemToArray(heads, cJSON_CreateNumber(of_head));
+        }
         cJSON_AddItemToArray(layers, cJSON_CreateNumber(kept / info->n_kv_head));
+        cJSON_AddItemToArray(all_heads, heads);
     }
     cJSON_AddNumberToObject(root, "peak_rss_bytes", (double)peak_rss_bytes());
     cJSON_AddStringToObject(root, "stop", a->stop);

@@ -20,7 +20,7 @@ static const struct {
      "Streams the model's answer. A document (-f) goes before the prompt (-p). With --json one "
      "object:\n"
      "text, tokens, prompt_tokens, generated_tokens, prefill_tok_s, decode_tok_s, kv_bytes,\n"
-     "kv_bytes_full, kv_tokens_per_layer, peak_rss_bytes, stop."},
+     "kv_bytes_full, kv_tokens_per_layer, kv_tokens_per_head, peak_rss_bytes, stop."},
     {"tokenize", CMD_TOKENIZE, cmd_tokenize, "text to token ids, and back",
      "usage: rkv tokenize -m MODEL [--decode] < INPUT\n"
      "Text on stdin to a JSON array of ids; with --decode the other way. No token is added unless "
