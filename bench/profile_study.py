@@ -9,7 +9,8 @@ numbers of every example. What is there is not measured again, so that parts can
     bench/profile_study.py --rkv build/rkv --data LONGBENCH -o bench/results/profile_study.json \\
         --only domains --limit 600 NAME=MODEL.gguf ...
 
-Parts: domains lengths selectors examples, and quantizations, which compares the models that are given.
+Parts: domains lengths selectors curves examples, and quantizations, which compares the models that are
+given. curves: damage and the curves of all KV heads, estimated and measured, of --most examples.
 --report makes the statistics again without measuring. Needs numpy.
 """
 import argparse
@@ -68,6 +69,9 @@ def series_of(part, samples, a):
         return {f"damage {s} {b}": (mixed(samples), a.tokens, a.tokens, a.examples,
                                     ["--signals", "values,damage", "--selector", s, "--damage-budget", b])
                 for s, b in SELECTORS}
+    if part == "curves":
+        return {"damage blend 10% and curves": (mixed(samples), a.tokens, a.tokens, a.most,
+                                                ["--signals", "values,damage,curves,head-curves"])}
     # the series of a mix of domains serves both parts that are left
     return {"mix": (mixed(samples), a.tokens, a.tokens, a.mix if part == "examples" else a.examples, [])}
 
@@ -144,6 +148,8 @@ class Meter:
                 before[signal] = sums
             old["examples"].append(row)
             old["layers"] = [e["layer"] for e in made["sensitivity"]]
+            old["curves"] = {c["kind"]: {"grid": c["grid"], "damage": [u["damage"] for u in c["units"]]}
+                             for c in made.get("curves", ()) if c["unit"] == "head"}
             old["prompt_s"].append(round(time.time() - began, 2))
         save(self.a.output, self.out)
 
@@ -205,6 +211,12 @@ def by_count(series, n=200):
             "examples": len(rows)}
 
 
+def by_chance(damage, n=1000):
+    """Mean absolute Spearman of random orders of the layers with damage."""
+    rng = np.random.default_rng(0)
+    return float(np.mean([abs(spearman(rng.permutation(len(damage)).astype(float), damage)) for _ in range(n)]))
+
+
 def damage_report(series, names):
     """How well sensitivity, local signal and layer index order the layers by measured damage."""
     out = {}
@@ -213,12 +225,25 @@ def damage_report(series, names):
         damage, index = mean_of(s, "damage"), np.array(s["layers"], float)
         if damage is None:
             continue
-        out[name] = {"damage": damage.tolist(), "layer_index": spearman(index, damage),
+        out[name] = {"damage": damage.tolist(), "examples": len(s["examples"]),
+                     "layer_index": spearman(index, damage), "random": by_chance(damage),
                      **{signal: agreement(s, s, signal, "damage") for signal in ("sensitivity", "local")
                         if mean_of(s, signal) is not None}}
     pairs = itertools.combinations(out, 2)
     between = {f"{x} / {y}": spearman(np.array(out[x]["damage"]), np.array(out[y]["damage"])) for x, y in pairs}
     return {"with_damage": out, "damage_between": between}
+
+
+def curves_report(series):
+    """Rank agreement of estimated with measured damage over all KV heads, by share of the prompt."""
+    out = {}
+    for name, s in series.items():
+        estimated, measured = (s.get("curves", {}).get(kind) for kind in ("estimated", "measured"))
+        if estimated and measured:
+            out[name] = {str(share): spearman(*(np.array(c["damage"])[:, c["grid"].index(share)]
+                                                for c in (estimated, measured)))
+                         for share in measured["grid"] if share in estimated["grid"]}
+    return out
 
 
 def report(out):
@@ -228,7 +253,7 @@ def report(out):
         have = {n: s for n, s in m["series"].items() if s["examples"]}
         groups = {kind: [n for n in have if n.startswith(kind + " ")] for kind in ("domain", "length", "damage")}
         result[name] = {"domains": matrix(have, groups["domain"]), "lengths": matrix(have, groups["length"]),
-                        "selectors": damage_report(have, groups["damage"])}
+                        "selectors": damage_report(have, groups["damage"]), "curves": curves_report(have)}
         if "mix" in have:
             result[name]["examples"] = by_count(have["mix"])
     mixes = {n: m["series"]["mix"] for n, m in out["models"].items()
@@ -250,8 +275,11 @@ def table(r):
             elif v["halves"] is not None:
                 print(f"  {pair:44} {v['halves']:.3f} of halves")
         for damage, v in m.get("selectors", {}).get("with_damage", {}).items():
-            print(f"  {damage:44} " + ", ".join(f"{s} {v[s]['spearman']:.3f}" for s in ("sensitivity", "local") if s in v)
-                  + f", layer index {v['layer_index']:.3f}")
+            print(f"  {damage:44} " + ", ".join(f"{s} {v[s]['spearman']:.3f} ({v[s]['spearman_95'][0]:.3f} to {v[s]['spearman_95'][1]:.3f})" for s in ("sensitivity", "local") if s in v)
+                  + f", layer index {v['layer_index']:.3f}, random {v['random']:.3f}, {v['examples']} examples")
+        for series, v in m.get("curves", {}).items():
+            print(f"  {series:44} estimated with measured curves: " +
+                  ", ".join(f"{r:.3f} at {float(share):.0%}" for share, r in v.items()))
         for k, v in m.get("examples", {}).get("by_examples", {}).items():
             print(f"  {k + ' examples':44} {v['spearman']:.3f} with others, budgets within {v['budget_change']:.3f}")
         if "examples" in m:
@@ -280,7 +308,7 @@ def run(a, out, models):
 
 
 def main():
-    parts = ("domains", "lengths", "selectors", "examples", "quantizations")
+    parts = ("domains", "lengths", "selectors", "curves", "examples", "quantizations")
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rkv", default="build/rkv")
     p.add_argument("--data", help="folder of LongBench files")
@@ -293,6 +321,7 @@ def main():
     p.add_argument("--lengths", type=lambda text: [int(n) for n in text.split(",")], default=[500, 1000, 2000, 4000],
                    metavar="N,...")
     p.add_argument("--examples", type=int, default=6, help="of each series")
+    p.add_argument("--most", type=int, default=16, help="of the series with curves")
     p.add_argument("--mix", type=int, default=24, help="of the series that numbers of examples are drawn from")
     p.add_argument("--noise-seeds", type=int, default=4)
     p.add_argument("--report", action="store_true", help="only the statistics of a file")

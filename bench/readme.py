@@ -44,7 +44,7 @@ def accuracy(r):
 
 def quickstart(r):
     out = [f"**Quickstart**: {r['prompt_tokens']} prompt tokens, budget {r['budget']}, SmolLM2-135M; {r['cpu']}; "
-           "`tools/quickstart`. Speeds are of one run on a shared machine; the two policies hold as many bytes.", "",
+           "`tools/quickstart`. Speeds are of one run on a shared machine; the policies with a budget hold as many bytes.", "",
            "| policy | KV MiB | decode tok/s | KL to the full cache |", "|---|---|---|---|"]
     for name, p in r["policies"].items():
         out.append(f"| {name} | {p['kv_bytes'] / 2**20:.1f} | {p['decode_tok_s']:.0f} | {p['mean_kl']:.4f} |")
@@ -52,12 +52,54 @@ def quickstart(r):
 
 
 def sweep(r):
-    out = [f"**Profile**: the sweep's cost per calibration example in prefills of the same prompt, {r['model']}; "
-           f"{r['cpu']}; `bench/sweep_cost.py`.", "", "| noise seeds | prefills | examples |", "|---|---|---|"]
-    for seeds, s in r["noise_seeds"].items():
-        out.append(f"| {seeds} | {s['median_prefills']:.2f} ({s['least']:.2f} to {s['most']:.2f}) | "
-                   f"{len(s['examples'])} |")
+    tokens = sorted({f"{m['tokens']:,}" for m in r["models"].values()})
+    out = [f"**Cost of a profile**: one example of {', '.join(tokens)} tokens and its answer of 32 (10 for measured curves), "
+           f"in prefills of the same prompt; {r['cpu']}; `bench/sweep_cost.py`.", "",
+           "| model | measured | sweep | prefill, answer and sweep |", "|---|---|---|---|"]
+    for name, m in r["models"].items():
+        out += [f"| {name} | {kind} | {x['sweep_prefills']:.2f} | {x['all_prefills']:.2f} |"
+                for kind, x in m["runs"].items()]
     return out
+
+
+def study(r):
+    out = [f"**What a profile says**: Spearman correlation over layers with the measured damage of keeping 10 % of one "
+           f"layer (blend), with 95 % intervals over examples; of the estimated with the measured damage of single KV "
+           f"heads that keep 3, 10 and 30 %; and of two halves of the examples; {r['cpu']}; `bench/profile_study.py`. "
+           "RippleKV's authors report 0.799 for sensitivity and 0.359 for the layer index, on larger models.", "",
+           "| model | examples | sensitivity | local signal | layer index | random order | estimated curves | "
+           "examples recommended |", "|---|---|---|---|---|---|---|---|"]
+    between = lambda x: f"{x['spearman']:.2f} ({x['spearman_95'][0]:.2f} to {x['spearman_95'][1]:.2f})" if x else ""
+    for name, m in r["report"].items():
+        for series, c in m.get("curves", {}).items():
+            d = m["selectors"]["with_damage"][series]
+            out.append(f"| {name} | {d['examples']} | {between(d.get('sensitivity'))} | {between(d.get('local'))} | "
+                       f"{d['layer_index']:.2f} | {d['random']:.2f} | {', '.join(f'{x:.2f}' for x in c.values())} | "
+                       f"{(m.get('examples') or {}).get('recommended') or ''} |")
+    groups = [(name, kind, [v for v in m[kind].values() if "spearman" in v]) for name, m in r["report"].items()
+              if name != "quantizations" for kind in ("domains", "lengths")]
+    groups += [("", pair, [v]) for pair, v in r["report"].get("quantizations", {}).items()]
+    rows = [f"| {' '.join(filter(None, (name, kind)))} | {len(pairs)} | {min(v['spearman'] for v in pairs):.3f} | "
+            f"{max(v['largest_budget_change'] for v in pairs):.3f} |" for name, kind, pairs in groups if pairs]
+    if rows:
+        out += ["", "Two profiles of one model, from examples of other domains (QA, code, dialogue, summaries, few-shot), "
+                "other lengths (the same texts cut), or of another quantization: the least agreeing pair, and the largest "
+                "change of a layer's budget by ripple, in units of the mean.", "",
+                "| profiles | pairs | least Spearman | largest change |", "|---|---|---|---|", *rows]
+    return out
+
+
+def early_stop(r):
+    out = [f"**Stopping early**: examples that `--until-stable` took, beside {max(m['examples'][1] for m in r['models'].values())} "
+           f"fixed ones; {r['cpu']}; `bench/early_stop.py`.", "",
+           "| model | examples | share of the work | largest budget change, of the mean |", "|---|---|---|---|"]
+    return out + [f"| {name} | {m['examples'][0]} of {m['examples'][1]} | {m['work']:.2f} | "
+                  f"{100 * m['largest_budget_change']:.1f} % |" for name, m in r["models"].items()]
+
+
+def kills(r):
+    return [f"**Killed and resumed**: {r['identical']} of {r['kills']} profiles equal to the byte after a SIGKILL at a random "
+            f"moment; {r['cpu']}; `bench/kills.py`."]
 
 
 def compare(r):
@@ -107,7 +149,8 @@ def gain(r):
 
 def main():
     parts = [f(r) for f, r in ((quickstart, load("quickstart")), (gain, load("policy_gain")), (accuracy, load("accuracy")),
-                               (sweep, load("sweep_cost")), (compare, load("compare"))) if r]
+                               (study, load("profile_study")), (sweep, load("sweep_cost")),
+                               (early_stop, load("early_stop")), (kills, load("kills")), (compare, load("compare"))) if r]
     text = "\n\n".join("\n".join(p) for p in parts)
     readme = HERE.parent / "README.md"
     old = readme.read_text(encoding="utf-8")

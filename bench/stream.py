@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A made model with its weights read layer by layer against the same model mapped: rates, the peak of the process
-beside what was planned, and both under a bound of a third of the file, where the system lets us set one.
+beside what was planned, and both under a bound of a third of the file, where the system lets us set one. And a
+profile of it: within that bound the same bytes as without one.
 
     bench/stream.py --rkv build/rkv --make-model build/make_model -o bench/results/stream.json
 """
@@ -11,6 +12,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 
 from machine import cpu_name
 
@@ -43,11 +45,15 @@ def memory_group(limit):
     yield None
 
 
+def enter(group):
+    """Puts this process into a group, if there is one."""
+    if group:
+        (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+
+
 def run(command, group=None):
-    def enter():
-        if group:
-            (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, text=True, check=True, preexec_fn=enter)
+    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, text=True, check=True,
+                          preexec_fn=lambda: enter(group))
     return json.loads(done.stdout) if done.stdout else None
 
 
@@ -73,6 +79,25 @@ def measure(a, model, mode, group, stream_bytes):
     answer = run([a.rkv, "run", "-m", model, "-lm", mode, "--ids", ids, "-n", "8", "--ignore-eos", "--json"], group)
     out["tokens"] = answer["tokens"]
     return out
+
+
+def profile(a, model, bound, group):
+    """A profile within a bound of memory, or without one (None): its bytes, seconds, and the peak of the process."""
+    data, out = model.with_suffix(".jsonl"), model.with_suffix(".profile.json")
+    ids = lambda i, n: [(j * 7919 + i * 104729) % SHAPE["vocab"] for j in range(n)]
+    data.write_text("".join(json.dumps({"prompt_ids": ids(i, 200), "response_ids": ids(i + 100, 10)}) + "\n"
+                            for i in range(4)), encoding="ascii")
+    limit = ["--memory", f"{bound >> 20}M"] if bound else ["-lm", "mmap"]
+    forget(model)
+    began = time.monotonic()
+    with subprocess.Popen([a.rkv, "profile", "-m", model, "--data", data, "--response", "answers", "--noise-seeds", "1",
+                           *limit, "-o", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          preexec_fn=lambda: enter(group)) as p:
+        _, status, usage = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+    if p.returncode:
+        raise SystemExit(f"stream: rkv profile ended with {p.returncode}")
+    return out.read_bytes(), {"seconds": round(time.monotonic() - began, 1), "peak_rss": usage.ru_maxrss * 1024}
 
 
 def main():
@@ -105,6 +130,10 @@ def main():
                 out["runs"][name] = r
                 print(f"{name:16}", "; ".join(f"{t} {v['tok_s']:.2f} tok/s, peak {v['peak_rss'] / 2**20:.0f} MiB of "
                                               f"{v['plan'] / 2**20:.0f} planned" for t, v in r.items()), flush=True)
+            plain, out["profile"] = profile(a, model, None, None)
+            within, out["profile, bounded"] = profile(a, model, out["bound_bytes"], group)
+            out["same_profile"] = plain == within
+            print(f"profile: {out['profile']}, within the bound {out['profile, bounded']}, same: {plain == within}")
         out["same_tokens"] = len(tokens) == 1
     with open(a.output, "w", encoding="utf-8") as f:
         json.dump(out, f, indent=1)
