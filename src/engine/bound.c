@@ -15,13 +15,17 @@ static uint64_t all_weights(const rkv_model *m)
     return n;
 }
 
-/* Panels of a part of the head, and n_row rows with their norms and columns of logits. */
-static uint64_t walk_bytes(const rkv_model *m, int n_row)
+/* Panels of a part of the head. */
+static uint64_t head_bytes(const rkv_model *m)
 {
-    const uint64_t d = (uint64_t)m->config.d_model;
     return rkv_panels_scratch(&m->backend, m->config.d_model) +
-           rkv_panels_bytes(&m->backend, RKV_HEAD_COLUMNS, m->config.d_model) +
-           (uint64_t)n_row * (2 * d + RKV_HEAD_COLUMNS) * sizeof(float);
+           rkv_panels_bytes(&m->backend, RKV_HEAD_COLUMNS, m->config.d_model);
+}
+
+/* Rows of a walk with their norms and columns of logits. */
+static uint64_t rows_bytes(const rkv_model *m, int n_row)
+{
+    return (uint64_t)n_row * (2 * (uint64_t)m->config.d_model + RKV_HEAD_COLUMNS) * sizeof(float);
 }
 
 /* A session's logits and its part of decode's scratch, for a cache of n slots. */
@@ -46,9 +50,10 @@ rkv_bound rkv_bound_of(rkv_session *s, int n_prompt, int n_response, int n_row)
         .whole = all_weights(m),
         .streamed = rkv_model_stream_bytes(m),
         .fixed = rkv_mem_current() + p.panels + p.scratch + p.n_old + p.attention + p.mass_sums +
-                 p.tile_mass + walk_bytes(m, n_row),
+                 p.tile_mass + head_bytes(m),
         .example = p.x + p.pos + p.tables + p.observed + p.mass + p.recent + p.kv +
-                   (uint64_t)beyond * slots + decode_bytes(m, n_prompt + n_response),
+                   (uint64_t)beyond * slots + decode_bytes(m, n_prompt + n_response) +
+                   rows_bytes(m, n_row),
     };
 }
 

@@ -194,8 +194,8 @@ static rkv_status run_all(job *j, rkv_error *e)
     return RKV_OK;
 }
 
-/* What n_row rows of a walk take, and what it keeps beside them, for one example. */
-static uint64_t walk_bytes(const job *j, const rkv_bound *with, const rkv_bound *without)
+/* What a walk keeps beside its rows, for one example. */
+static uint64_t walk_bytes(const job *j)
 {
     const rkv_config *c = &j->m->config;
     const uint64_t fed = (uint64_t)j->o->n_response, d = (uint64_t)c->d_model;
@@ -203,7 +203,7 @@ static uint64_t walk_bytes(const job *j, const rkv_bound *with, const rkv_bound 
     const uint64_t diff = (uint64_t)j->table->head->n_grid * fed * (uint64_t)c->n_head *
                           (uint64_t)c->d_head;
     const uint64_t score = (uint64_t)c->n_kv_head * (uint64_t)j->longest;
-    return with->fixed - without->fixed + (saved + diff + score) * sizeof(float);
+    return (saved + diff + score) * sizeof(float);
 }
 
 /* How many examples go together: one, or as many as fit in the bound of memory. */
@@ -220,12 +220,9 @@ static rkv_status set_batch(job *j, rkv_error *e)
         return RKV_OK;
     const rkv_session_options so = rkv_measure_session(&j->measurer, j->longest);
     RKV_TRY(rkv_session_create(&s, j->m, &so, e));
-    const int n = (int)j->longest;
-    rkv_bound b = rkv_bound_of(s, n, j->o->n_response, n_row);
-    const rkv_bound none = rkv_bound_of(s, n, j->o->n_response, 0);
+    rkv_bound b = rkv_bound_of(s, (int)j->longest, j->o->n_response, n_row);
     rkv_session_free(s);
-    b.example += walk_bytes(j, &b, &none);
-    b.fixed = none.fixed;
+    b.example += walk_bytes(j);
     b.whole = j->m->streams ? b.streamed : b.whole;
     RKV_TRY(rkv_bound_fit(&j->batch, &streams, &b, MOST, j->o->memory, e));
     if (streams && !j->m->streams)
