@@ -18,8 +18,8 @@ import time
 
 from machine import cpu_name
 
-SHAPE = {"family": "llama", "layers": 8, "heads": 8, "kv-heads": 4, "d-head": 32, "d-model": 256, "d-ff": 512,
-         "vocab": 4000, "ctx": 1024, "type": "q8_0", "seed": 1}
+SHAPE = {"family": "llama", "layers": 4, "heads": 4, "kv-heads": 2, "d-head": 32, "d-model": 128, "d-ff": 256,
+         "vocab": 2000, "ctx": 1024, "type": "q8_0", "seed": 1}
 SIGNALS = "values,keys,damage,curves,layer-curves,head-curves"
 
 
@@ -47,8 +47,8 @@ def main():
         subprocess.run([a.make_model, "--out", work / "m.gguf",
                         *(str(x) for k, v in SHAPE.items() for x in ("--" + k, v))], check=True)
         ids = lambda n: [rng.randrange(300, SHAPE["vocab"]) for _ in range(n)]
-        (work / "data.jsonl").write_text("".join(json.dumps({"prompt_ids": ids(200), "response_ids": ids(16)}) + "\n"
-                                                 for _ in range(6)), encoding="ascii")
+        (work / "data.jsonl").write_text("".join(json.dumps({"prompt_ids": ids(120), "response_ids": ids(16)}) + "\n"
+                                                 for _ in range(5)), encoding="ascii")
         command = [rkv, "profile", "-m", work / "m.gguf", "--data", work / "data.jsonl", "--response", "answers",
                    "--signals", SIGNALS, "--batch-rows", "256"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
