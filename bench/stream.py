@@ -16,7 +16,7 @@ import time
 
 from machine import cpu_name
 
-SHAPE = {"family": "llama", "layers": 16, "heads": 16, "kv-heads": 4, "d-head": 128, "d-model": 2048, "d-ff": 5632,
+SHAPE = {"family": "llama", "layers": 24, "heads": 16, "kv-heads": 4, "d-head": 128, "d-model": 2048, "d-ff": 5632,
          "vocab": 32000, "ctx": 4096, "type": "q8_0", "seed": 1}
 GROUPS = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
 
