@@ -122,41 +122,46 @@ static void clear(rkv_made *s)
     *s = (rkv_made){.depth = -1.0};
 }
 
-/* Whether a size fits; the sample is in *s. */
-static rkv_status try_size(rkv_made *s, int *fits, const maker *k, int size, rkv_error *e)
+/* Tokens over the length of a sample of this size, with its answer; the sample is in *s. */
+static rkv_status try_size(rkv_made *s, double *over, const maker *k, int size, rkv_error *e)
 {
     size_t n;
+    const rkv_eval_options *o = k->o;
+    if (o->progress && o->progress(o->progress_ctx, "samples", 0, 0))
+        return rkv_fail(e, RKV_E_CANCELLED, "eval: interrupted");
     clear(s);
     rkv_made_ruler(s, k->task, k->key, size, k->depth);
     if (s->text.bad)
         return rkv_fail(e, RKV_E_MEM, "made samples: out of memory");
-    RKV_TRY(rkv_eval_prompt_count(&n, s->text.data, k->task, k->o->raw, k->m, e));
-    *fits = n + (size_t)k->task->max_gen <= (size_t)k->length;
+    RKV_TRY(rkv_eval_prompt_count(&n, s->text.data, k->task, o->raw, k->m, e));
+    *over = (double)n + k->task->max_gen - k->length;
     return RKV_OK;
 }
 
-/* The largest sample that fits the length with template and answer. */
+/* The largest sample that fits the length with template and answer. Long texts take time: tokens
+ * are nearly linear in the size, so a line through the bracket's ends finds the place, one more
+ * trial beyond it closes the bracket, and halving does the rest. */
 static rkv_status make(rkv_made *s, const maker *k, rkv_error *e)
 {
-    int low = 1, high = 2, fits;
-    RKV_TRY(try_size(s, &fits, k, low, e));
-    if (!fits)
+    int low = 1, high = 1, mid = 0, step = 0;
+    double below, above;
+    RKV_TRY(try_size(s, &below, k, low, e));
+    if (below > 0.0)
         return rkv_fail(e, RKV_E_ARG, "%s: a length of %d tokens is too short for task and answer",
                         k->task->name, k->length);
-    while (fits && high < 1 << 24) {
-        RKV_TRY(try_size(s, &fits, k, high, e));
-        low = fits ? high : low;
-        high *= fits ? 2 : 1;
+    for (above = below; above <= 0.0 && high < 1 << 24;) {
+        low = high, below = above;
+        RKV_TRY(try_size(s, &above, k, high *= 2, e));
     }
-    while (high - low > 1) {
-        const int mid = low + (high - low) / 2;
-        RKV_TRY(try_size(s, &fits, k, mid, e));
-        if (fits)
-            low = mid;
-        else
-            high = mid;
+    for (double over = 0.0; high - low > 1; step++) {
+        const int line = low + (int)((high - low) * -below / (above - below));
+        const int beyond = over > 0.0 ? mid - 1 - mid / 128 : mid + 1 + mid / 128;
+        mid = step == 0 ? line : step == 1 ? beyond : low + (high - low) / 2;
+        mid = mid <= low ? low + 1 : mid >= high ? high - 1 : mid;
+        RKV_TRY(try_size(s, &over, k, mid, e));
+        *(over > 0.0 ? &high : &low) = mid;
     }
-    return try_size(s, &fits, k, low, e);
+    return try_size(s, &below, k, low, e);
 }
 
 /* ---- lines ---- */
@@ -191,20 +196,11 @@ static rkv_status add_sample(rkv_text *t, maker *k, int number, rkv_error *e)
     return status;
 }
 
-static int is_listed(const char *list, const char *name)
-{
-    const size_t n = strlen(name);
-    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-        if (strcspn(p, ",") == n && !memcmp(p, name, n))
-            return 1;
-    return !list;
-}
-
 static rkv_status add_ruler(rkv_text *t, maker *k, rkv_error *e)
 {
     for (int i = 0; (k->task = rkv_task_at(i)) != NULL; i++)
         for (int n = 0; n < k->o->samples && k->task->category == RKV_CATEGORY_RULER; n++)
-            if (is_listed(k->o->tasks, k->task->name))
+            if (rkv_task_is_listed(k->task, k->o->tasks))
                 RKV_TRY(add_sample(t, k, n, e));
     return RKV_OK;
 }
@@ -213,7 +209,7 @@ static rkv_status add_needles(rkv_text *t, maker *k, rkv_error *e)
 {
     const int n_depth = k->o->depths;
     k->task = rkv_task_find("passkey");
-    for (int d = 0; d < n_depth; d++)
+    for (int d = 0; d < n_depth && rkv_task_is_listed(k->task, k->o->tasks); d++)
         for (int n = 0; n < k->o->samples; n++) {
             k->depth = n_depth > 1 ? (double)d / (n_depth - 1) : 0.5;
             RKV_TRY(add_sample(t, k, d * k->o->samples + n, e));
@@ -225,7 +221,7 @@ rkv_status rkv_eval_write(char **text, size_t *n, const rkv_model *m, const rkv_
                           rkv_error *e)
 {
     rkv_text t = {0};
-    rkv_status s = RKV_OK;
+    rkv_status s = rkv_tasks_check_list(o->tasks, e);
     for (int i = 0; !s && i < o->n_ruler; i++) {
         maker k = {.m = m, .o = o, .length = o->ruler[i]};
         s = add_ruler(&t, &k, e);

@@ -361,15 +361,17 @@ static rkv_status measure_question(job *j, int at, rkv_error *e)
     int column[TOGETHER] = {0}, n = 0;
     j->span = 0.0;
     RKV_TRY(answer_columns(j, at, column, 1, e));
+    const double before = j->done;
     for (int c = 1; c < j->n_column; c++) {
         if (j->base[c] && j->row[at * j->n_column + c].state == RKV_EVAL_MISSING)
             column[n++] = c;
         if (n && (n == TOGETHER || c == j->n_column - 1)) {
             RKV_TRY(answer_columns(j, at, column, n, e));
+            j->done = before + share * c / j->n_column;
             n = 0;
         }
     }
-    j->done += share;
+    j->done = before + share;
     return RKV_OK;
 }
 

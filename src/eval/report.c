@@ -52,13 +52,19 @@ static double value(const mean *m)
     return m->n ? m->sum / m->n : (double)NAN;
 }
 
-static mean task_score(const report *p, int c, const rkv_task *t)
+/* Of what is done of a task: its score in percent, or the KL. */
+static mean task_mean(const report *p, int c, const rkv_task *t, int of_kl)
 {
     mean m = {0};
     for (int i = 0; i < p->n; i++)
         if (p->r->samples->at[i].task == t && at(p, i, c)->state == RKV_EVAL_DONE)
-            add(&m, 100.0 * at(p, i, c)->score);
+            add(&m, of_kl ? at(p, i, c)->kl : 100.0 * at(p, i, c)->score);
     return m;
+}
+
+static mean task_score(const report *p, int c, const rkv_task *t)
+{
+    return task_mean(p, c, t, 0);
 }
 
 static void count_column(report *p, int c)
@@ -322,7 +328,9 @@ static void json_column(report *p, int c)
         if (!m.n)
             continue;
         rkv_text_printf(t, "%s\"%s\":{\"n\":%d", first ? "" : ",", task->name, m.n);
+        const mean kl = task_mean(p, c, task, 1);
         member(t, "score", value(&m));
+        member(t, "kl", value(&kl));
         rkv_text_add(t, "}", 1);
         first = 0;
     }

@@ -249,17 +249,23 @@ static void make_fwe(rkv_made *s, uint64_t base, int size)
 static const char *const jobs[8] = {"baker", "carpenter", "doctor", "gardener", "pilot", "teacher",
                                     "tailor", "weaver"};
 
+/* Whom person i works for: somebody in the other half of the documents. */
+static int employer_of(int i, int size)
+{
+    return (i + (size > 2 ? size / 2 : 1)) % size;
+}
+
 /* Document i: where its person was born, works, and for whom. Names repeat after 1024 documents,
  * with another number behind them. */
 static void add_document(rkv_text *t, uint64_t base, int i, int size, rkv_draw *d)
 {
     char person[48], employer[48], city[48];
     rkv_made_person(person, base, i % 1024);
-    rkv_made_person(employer, base, (i + 1) % size % 1024);
+    rkv_made_person(employer, base, employer_of(i, size) % 1024);
     rkv_made_city(city, base, i);
     rkv_text_printf(t, "Document %d: %s (no. %d) was born in %s and works as a %s for %s (no. "
                     "%d). ", i + 1, person, i, city, jobs[rkv_draw_below(d, 8)], employer,
-                    (i + 1) % size);
+                    employer_of(i, size));
     rkv_made_sentence(t, d);
     rkv_text_add(t, "\n", 1);
 }
@@ -275,7 +281,7 @@ static void make_qa(rkv_made *s, uint64_t base, int size, int hops)
     for (int i = 0; i < size; i++)
         add_document(&s->text, base, i, size, &hay);
     rkv_made_person(person, base, who % 1024);
-    rkv_made_city(city, base, hops == 1 ? who : (who + 1) % size);
+    rkv_made_city(city, base, hops == 1 ? who : employer_of(who, size));
     answer(s, city);
     rkv_text_printf(&s->text, RKV_QUESTION "In which city was %s%s (no. %d)%s?\nAnswer:",
                     hops == 1 ? "" : "the person born for whom ", person, who,

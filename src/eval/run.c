@@ -126,12 +126,19 @@ static int is_missing(const run *r, int i)
     return 0;
 }
 
+/* Of a sample's work: bytes of its prompt, as far as they are not cut out. */
+static double weight_of(const run *r, int i)
+{
+    const int most = r->o->max_length ? r->o->max_length : rkv_model_get_info(r->m)->n_ctx_train;
+    return fmin((double)r->samples.at[i].weight, 5.0 * most);
+}
+
 static rkv_status read_store(run *r, rkv_error *e)
 {
     for (int i = 0; i < r->samples.n; i++) {
         RKV_TRY(rkv_store_get(r->store, rows_of(r, i), r->samples.at[i].hash, r->o, e));
         if (is_mine(r, i) && is_missing(r, i))
-            r->total += (double)r->samples.at[i].weight;
+            r->total += weight_of(r, i);
     }
     return RKV_OK;
 }
@@ -214,7 +221,7 @@ static rkv_status measure_group(run *r, group *g, rkv_error *e)
     double weight = 0.0;
     RKV_TRY(make_prompts(g, r, e));
     for (int i = 0; i < g->n; i++)
-        weight += (double)r->samples.at[g->at[i]].weight;
+        weight += weight_of(r, g->at[i]);
     const double place[] = {r->done, weight, r->total};
     move_rows(g, r, 0);
     rkv_status s = rkv_eval_measure(g->row, g->x, g->p, g->n, r->m, r->o, place, e);

@@ -208,29 +208,6 @@ static const rkv_task *task_of_file(const char *path)
     return rkv_task_find(name);
 }
 
-/* Whether a list with commas names the task; NULL names all. */
-static int is_wanted(const char *list, const rkv_task *t)
-{
-    const size_t n = strlen(t->name);
-    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-        if (strcspn(p, ",") == n && !memcmp(p, t->name, n))
-            return 1;
-    return !list;
-}
-
-static rkv_status check_list(const char *list, rkv_error *e)
-{
-    char name[64];
-    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-        const size_t n = strcspn(p, ",");
-        snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), p);
-        if (!rkv_task_find(name))
-            return rkv_fail(e, RKV_E_ARG, "task '%s' is unknown; expected such as narrativeqa, "
-                            "hotpotqa, gov_report, trec, lcc, niah_single_1, passkey, other", name);
-    }
-    return RKV_OK;
-}
-
 static int count_task(const rkv_samples *s, const rkv_task *t)
 {
     int n = 0;
@@ -259,7 +236,7 @@ static rkv_status add_lines(rkv_samples *s, const char *tasks, int limit, int n_
         RKV_TRY(parse_at(&x, d, i, n_vocab, e));
         rkv_hash h = rkv_hash_init();
         rkv_hash_add(&h, x.prompt, x.prompt ? x.question : 0);
-        if (is_wanted(tasks, x.task) && (!limit || count_task(s, x.task) < limit))
+        if (rkv_task_is_listed(x.task, tasks) && (!limit || count_task(s, x.task) < limit))
             s->at[s->n++] = (struct rkv_sample_at){
                 s->n_file - 1, i, x.task, x.hash, x.question ? rkv_hash_end(&h) : x.hash,
                 x.prompt ? strlen(x.prompt) : 4 * x.n_prompt_id};
@@ -299,7 +276,7 @@ static rkv_status add_folder(rkv_samples *s, const char *path, const char *tasks
     for (int i = 0; (t = rkv_task_at(i)) != NULL; i++) {
         if (snprintf(name, sizeof name, "%s/%s.jsonl", path, t->name) >= (int)sizeof name)
             return rkv_fail(e, RKV_E_ARG, "%.100s...: the path is too long", path);
-        if (!is_wanted(tasks, t) || stat(name, &st))
+        if (!rkv_task_is_listed(t, tasks) || stat(name, &st))
             continue;
         found = 1;
         RKV_TRY(add_file(s, name, tasks, limit, n_vocab, e));
@@ -329,7 +306,7 @@ rkv_status rkv_samples_load(rkv_samples *s, const char *path, const char *tasks,
 {
     struct stat st;
     *s = (rkv_samples){0};
-    RKV_TRY(check_list(tasks, e));
+    RKV_TRY(rkv_tasks_check_list(tasks, e));
     const int folder = !stat(path, &st) && S_ISDIR(st.st_mode);
     rkv_status status = folder ? add_folder(s, path, tasks, limit, n_vocab, e)
                                : add_file(s, path, tasks, limit, n_vocab, e);

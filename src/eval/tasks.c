@@ -1,6 +1,7 @@
 #include "config.h"
 #include "eval/tasks.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -30,6 +31,34 @@ const rkv_task *rkv_task_find(const char *name)
             return &tasks[i];
     }
     return NULL;
+}
+
+/* The name behind this one in a list; NULL: none. */
+static const char *next_name(const char *p)
+{
+    const char *comma = strchr(p, ',');
+    return comma ? comma + 1 : NULL;
+}
+
+int rkv_task_is_listed(const rkv_task *t, const char *list)
+{
+    const size_t n = strlen(t->name);
+    for (const char *p = list; p; p = next_name(p))
+        if (strcspn(p, ",") == n && !memcmp(p, t->name, n))
+            return 1;
+    return !list;
+}
+
+rkv_status rkv_tasks_check_list(const char *list, rkv_error *e)
+{
+    char name[64];
+    for (const char *p = list; p; p = next_name(p)) {
+        snprintf(name, sizeof name, "%.*s", (int)(strcspn(p, ",") & 0xffff), p);
+        if (!rkv_task_find(name))
+            return rkv_fail(e, RKV_E_ARG, "task '%s' is unknown; expected such as narrativeqa, "
+                            "hotpotqa, gov_report, trec, lcc, niah_single_1, passkey, other", name);
+    }
+    return RKV_OK;
 }
 
 const char *rkv_category_name(enum rkv_category c)

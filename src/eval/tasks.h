@@ -31,6 +31,10 @@ typedef struct rkv_task {
 const rkv_task *rkv_task_find(const char *name);
 /* All of them, in the order of tasks.def; NULL past the end. */
 const rkv_task *rkv_task_at(int i);
+/* Whether a list with commas names the task; NULL names all. */
+int rkv_task_is_listed(const rkv_task *t, const char *list);
+/* RKV_E_ARG: the list names a task that is not there. */
+rkv_status rkv_tasks_check_list(const char *list, rkv_error *e);
 /* "single-doc QA", ... */
 const char *rkv_category_name(enum rkv_category c);
 
