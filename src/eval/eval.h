@@ -20,7 +20,7 @@ typedef struct rkv_eval_options {
     int depths;                 /* of needles, evenly from the begin to the end */
     uint64_t seed;
     const rkv_eval_policy *policy;      /* [n_policy], without the full cache, which is measured
-                                           always; names and budgets differ */
+                                           always; they differ in names and budgets only */
     int n_policy;
     const char *settings;       /* text of all else that the policies depend on, for the store */
     char protocol;              /* 'Q': the question is in the compressed prompt; 'A': it follows */

@@ -75,18 +75,21 @@ static int longest_tail(const job *j)
 static rkv_status prefill(job *j, rkv_error *e)
 {
     rkv_session_options so = rkv_session_options_default();
-    so.n_ctx = (int)j->p->n + longest_tail(j) + 1;
+    so.n_ctx = (int)j->p->n + longest_tail(j);
     so.n_thread = j->o->n_thread;
     so.n_chunk = j->o->n_chunk;
     so.k_type = j->o->k_type;
     so.v_type = j->o->v_type;
     so.progress = on_progress;
     so.progress_ctx = j;
-    for (int i = 0; i < j->o->n_policy; i++) {  /* all of them look at the same windows */
-        const rkv_policy *p = &j->o->policy[i].policy;
-        so.observe |= rkv_policy_observes(p);
-        so.policy.window = p->window;
-        so.policy.recent = p->recent;
+    for (int i = 0; i < j->o->n_policy; i++)
+        so.observe |= rkv_policy_observes(&j->o->policy[i].policy);
+    if (j->o->n_policy) {       /* all of them have the same settings, as of windows */
+        so.policy = j->o->policy[0].policy;
+        so.policy.selector = "full";
+        so.policy.allocator = "uniform";
+        so.policy.budget_kind = RKV_BUDGET_NONE;
+        so.policy.profile = NULL;
     }
     RKV_TRY(rkv_session_create(&j->base[0], j->m, &so, e));
     j->span = 0.5;
