@@ -38,8 +38,10 @@ OPTIONS = {
     "bench": WEIGHTS + "model n-prompt n-gen n-depth n-parallel repetitions no-warmup output threads ubatch-size kv-policy "
              "kv-budget kv-profile kv-curves kv-unit kv-window kv-kernel kv-recent kv-pool kv-pool-order gamma "
              "cache-type-k cache-type-v",
+    "eval": WEIGHTS + "model data tasks limit against protocol max-length kl-tokens no-chat db ruler needle samples depths "
+            "seed write score shard csv ctx-size threads ubatch-size " + POLICY,
 }
-FLAGS = "until-stable merge no-mmap mlock no-warmup chat ignore-eos decode bos special json verbose help".split()
+FLAGS = "csv no-chat until-stable merge no-mmap mlock no-warmup chat ignore-eos decode bos special json verbose help".split()
 # Values that each option must refuse.
 BAD_VALUES = {
     "predict": ["-1", "x", "", "1.5", "2147483648", "1e99"], "ctx-size": ["-1", "200000000", "12k"],
@@ -51,6 +53,8 @@ BAD_VALUES = {
     "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"],
     "batch-rows": ["-1"],
     "n-gpu-layers": ["-2"], "layers": ["-1", "1025"], "repetitions": ["0", "1001"],
+    "limit": ["-1", "x"], "max-length": ["-1"], "kl-tokens": ["0", "4097"], "samples": ["0"], "depths": ["0", "1001"],
+    "protocol": ["", "B", "Q|A"],
     "load-mode": ["", "memory", "mmap|mlock", "auto+mlock"],
 }
 

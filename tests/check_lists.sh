@@ -45,6 +45,7 @@ may model base file text backend
 may policy base backend kv
 may engine base file text backend kv model policy
 may profile base file text backend kv model policy engine
+may eval base file text backend kv model policy engine profile
 may logits base
 for f in simd/*.[ch] simd/*/*.[ch]; do
     if grep -qE '^#include "(base|file|text|backend|kv|model|policy|engine|profile|rkv)' "$f"; then
@@ -57,8 +58,8 @@ for f in cuda/*; do
         bad "$f includes more than it may"; else ok; fi
 done
 for f in tools/*.[ch]; do
-    if grep '^#include "' "$f" | grep -qvE '"(config|rkv|opts|common)\.h"'; then
-        bad "$f includes more than rkv.h"; else ok; fi
+    if grep '^#include "' "$f" | grep -qvE '"(config|rkv|opts|common|eval/eval)\.h"'; then
+        bad "$f includes more than rkv.h and eval/eval.h"; else ok; fi
 done
 
 # words that promise later work

@@ -16,7 +16,7 @@ SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
 SANITIZED = b"__asan_init" in pathlib.Path(RKV).read_bytes()
 PATIENCE = 120
 FAILED, USAGE, INPUT, MEMORY, INTERRUPTED = 1, 2, 3, 4, 130
-COMMANDS = "run tokenize score select profile budget inspect template bench".split()
+COMMANDS = "run tokenize score select profile budget inspect template bench eval".split()
 MESSAGES = b'{"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":true}'
 counts = {"passed": 0, "failed": 0, "skipped": 0}
 
@@ -163,6 +163,7 @@ def valid(command):
         "budget": (["--kv-profile", "profile.json", "--kv-budget", "20%", "-c", "1000"], b""),
         "inspect": (["m.gguf"], b""),
         "template": (["-m", "m.gguf"], MESSAGES),
+        "eval": (["-m", "m.gguf", "--data", "data", "--kv-policy", "snapkv", "--kv-budget", "80%"], b""),
         "bench": (["-m", "m.gguf", "-p", "16", "-n", "4", "-d", "0,8", "-npl", "1,3", "-r", "2"], b""),
     }[command]
 

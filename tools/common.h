@@ -85,5 +85,6 @@ int cmd_budget(const opts *o);
 int cmd_inspect(const opts *o);
 int cmd_template(const opts *o);
 int cmd_bench(const opts *o);
+int cmd_eval(const opts *o);
 
 #endif

@@ -7,7 +7,7 @@
 /* One bit per command; an option lists the commands that know it. */
 enum {
     CMD_RUN = 1, CMD_TOKENIZE = 2, CMD_SCORE = 4, CMD_SELECT = 8, CMD_PROFILE = 16, CMD_BUDGET = 32,
-    CMD_INSPECT = 64, CMD_TEMPLATE = 128, CMD_BENCH = 256
+    CMD_INSPECT = 64, CMD_TEMPLATE = 128, CMD_BENCH = 256, CMD_EVAL = 512
 };
 
 typedef struct opts {
@@ -17,6 +17,8 @@ typedef struct opts {
     const char *chat_template, *chat_template_file, *response, *pool, *pool_order;
     const char *signals, *selector, *damage_budget, *grid, *shard, *check, *show, *html;
     const char *const *word;            /* [n_word] of the command line, no options of profile */
+    const char *tasks, *protocol, *ruler, *needle, *write, *score, *against, *db;
+    int limit, max_length, kl_tokens, samples, depths, csv, no_chat;
     int n_word, until_stable, merge, batch_rows;
     const char *bench_prompt, *bench_gen, *bench_depth, *bench_parallel, *format;
     int repetitions, no_warmup;

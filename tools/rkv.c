@@ -69,6 +69,14 @@ static const struct {
      "fields and\n"
      "kv_bytes, kv_bytes_full, peak_rss. A policy compresses the prompt, or the depth where there "
      "is one."},
+    {"eval", CMD_EVAL, cmd_eval, "compare policies and budgets on benchmarks",
+     "usage: rkv eval -m MODEL --data FILE.jsonl|FOLDER --policies P,... --budgets B,... "
+     "[options]\n"
+     "       rkv eval -m MODEL --ruler 4K|--needle 8K [--write FILE.jsonl] [options]\n"
+     "       rkv eval --score PREDICTIONS.jsonl\n"
+     "Scores as LongBench's and RULER's, KL to the full cache, and bytes, with intervals and "
+     "paired tests.\nEach prompt is taken in once. With --db a run that was stopped goes on, and "
+     "other policies can join."},
 };
 enum { N_COMMAND = sizeof commands / sizeof *commands };
 
