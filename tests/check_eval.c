@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "eval/compare.h"
 #include "eval/eval.h"
 #include "eval/made.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/noise.h"
+#include "noise.h"
 #include "eval/eval.h"
 
 /* ---- words ---- */
