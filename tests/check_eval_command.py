@@ -168,14 +168,16 @@ def check_settings():
 
 def check_resume():
     """Stopped at any moment; what is there stays, and the end is as if nothing had been."""
+    began = time.monotonic()
     whole = good("undisturbed", *SLOW, "--db", "whole.sqlite").out
+    took = time.monotonic() - began
     want = [r[1:] for r in rows("whole.sqlite")]
     check(len(want) == 16 * 5, f"{len(want)} rows")
     rng, kills = random.Random(3), 0
     seen = []
     for _ in range(60):
         p = start(*SLOW, "--db", "killed.sqlite")
-        had, end = len(seen), time.monotonic() + rng.uniform(0.05, 1.5)
+        had, end = len(seen), time.monotonic() + rng.uniform(0.0, took / 4)
         while p.poll() is None and (time.monotonic() < end or len(rows("killed.sqlite")) == had):
             time.sleep(0.01)
         if p.poll() is None:
