@@ -183,6 +183,9 @@ RKV_API int rkv_profile_n_layer(const rkv_profile *p);
 RKV_API int rkv_profile_n_kv_head(const rkv_profile *p);        /* 0: the file does not say */
 /* Mean KL in nats of layer l; NaN for a layer outside the budget (sliding window). */
 RKV_API double rkv_profile_sensitivity(const rkv_profile *p, int l);
+/* Relative change of layer l's own output under the same noise; NaN also where the profile does not
+ * say. */
+RKV_API double rkv_profile_local(const rkv_profile *p, int l);
 enum { RKV_MAX_GRID = 32 };     /* shares of a damage curve */
 /* Mean damage in nats of letting KV head h of layer l (h -1: all heads of it) keep a share of its
  * prompt tokens: *damage[i] for the shares *grid[i], ascending in (0, 1). Both are borrowed from p.
@@ -296,13 +299,29 @@ typedef enum rkv_budget_kind {
     RKV_BUDGET_BYTES     /* bytes of all compressible layers together */
 } rkv_budget_kind;
 
+/* Budgets of the user's own, for allocator "file": JSON with an array "layers" of objects
+ * {"layer", "budget"} or, by KV head, {"layer", "budgets": [...]}; what else is there is not looked
+ * at, so that the output of `rkv budget --json` is such a file. Positive numbers, of which only the
+ * proportions count: they are scaled to the budget that is asked for. Numbers that are tokens with
+ * just that total, within the floor and the prompt, come out as they are. RKV_E_IO, RKV_E_FORMAT,
+ * RKV_E_MEM. */
+typedef struct rkv_budgets rkv_budgets;
+RKV_API rkv_status rkv_budgets_load(rkv_budgets **out, const char *path, rkv_error *e);
+RKV_API void rkv_budgets_free(rkv_budgets *b);
+RKV_API int rkv_budgets_n_layer(const rkv_budgets *b);  /* one more than the last in the file */
+RKV_API int rkv_budgets_n_kv_head(const rkv_budgets *b);        /* 0: they are per layer */
+
 typedef struct rkv_policy {
-    const char *selector;   /* "full", "snapkv", "h2o", "observed", "blend" */
-    const char *allocator;  /* "uniform", "ripple", "curve", "root" */
+    const char *selector;   /* "full", "streaming", "snapkv", "h2o", ...: src/policy/policy.def */
+    const char *allocator;  /* "uniform", "pyramid", "ripple", "curve", ... */
     rkv_budget_kind budget_kind;
     double budget;
-    const rkv_profile *profile; /* for all but "uniform"; must outlive the policy's use */
-    int window; /* last prompt tokens, which stay; snapkv's observation window, which scores: 32 */
+    const rkv_profile *profile; /* ripple, reversed, local, curve, root; must outlive its use */
+    const rkv_budgets *budgets; /* file; must outlive its use */
+    int window; /* last prompt tokens, which stay; snapkv's observation window, which scores: 32;
+                   0: none, where the selector does not observe by it */
+    int n_sink; /* tokens beside the window that every KV head may keep: the floor; streaming and
+                   expected always keep so many first ones: 4 */
     int pool_kernel;        /* snapkv's pooling, and blend's, odd: 7; 1: none */
     int pool_average;       /* 0: maximum; 1: mean with zero padding */
     int pool_before_mean;   /* 0: mean over the GQA group, then pooling; 1: the other way round */
@@ -311,13 +330,28 @@ typedef struct rkv_policy {
     int curves_measured;    /* curve and root go by 0: estimated, 1: measured damage curves */
     int unit_layers;        /* ... and budget 0: KV heads, 1: layers, all heads alike */
     int recent;             /* blend: last prompt queries whose attention counts: 512; 0: all */
+    double beta;            /* pyramid: mean over least budget beside the window, >= 1: 20 */
+    int published;          /* pyramid: the published integer steps, whose total is not exact */
+    uint64_t seed;          /* random: 0 */
+    int n_future;           /* expected: queries of so many positions after the prompt: 512 */
+    int use_covariance;     /* ... goes by their covariance beside their mean: 1 */
+    int use_value_norm;     /* ... attention times the norm of the value: 1 */
+    double epsilon;         /* ... added to the attention before that: 0 */
+    int adakv;              /* the KV heads of a layer share its budget by their scores: 0 */
+    int adakv_forced;       /* 0: each head gets a part of its own share for certain, as published;
+                               1: its best tokens so far are kept for certain, as in kvpress */
+    double safeguard;       /* ... that part, 0 to 1: 0.2 */
+    int criticalkv;         /* scores count with what the value adds to the output: 0 */
+    double first_stage;     /* ... this part of a head's budget goes by the scores alone: 0.5 */
+    double critical_epsilon;    /* ... added to the attention per query: 1e-4 */
 } rkv_policy;
 
 /* Defaults of METHOD section 7 with selector "full". */
 RKV_API rkv_policy rkv_policy_default(void);
-/* Sets selector and allocator from a name: a shorthand ("full", "snapkv", "h2o", "observed",
- * "blend", "ripple", "curve") or "selector:allocator" (also with "x" or "×" between). RKV_E_ARG:
- * unknown; the text lists what there is. */
+/* Sets selector and allocator from a name: a shorthand ("full", "snapkv", "pyramid", "ripple",
+ * "curve", "adakv", ...) or "selector:allocator" (also with "x" or "×" between), perhaps with
+ * "+adakv" and "+criticalkv" behind it, which set those members; a name without them clears them.
+ * RKV_E_ARG: unknown; the text lists what there is. */
 RKV_API rkv_status rkv_policy_set_name(rkv_policy *p, const char *name, rkv_error *e);
 /* Sets the budget from "20%", "4096" (tokens per layer and head), "512M" / "1.5G" (bytes) or
  * "full". */
@@ -327,16 +361,19 @@ RKV_API rkv_status rkv_policy_set_budget(rkv_policy *p, const char *text, rkv_er
 enum {
     RKV_OBSERVE_QUERIES = 1,    /* queries of the options' window: for snapkv, blend */
     RKV_OBSERVE_MASS = 2,       /* attention that each key got from all queries: h2o, observed */
-    RKV_OBSERVE_RECENT = 4      /* ... from the last `recent` of the options' policy: blend */
-};
+    RKV_OBSERVE_RECENT = 4,     /* ... from the last `recent` of the options' policy: blend */
+    RKV_OBSERVE_STATS = 8       /* mean and covariance of all queries after the options' n_sink */
+};                              /* first ones, before they are rotated: expected */
 
 /* The bits that rkv_session_compress will ask for with this policy; 0: it removes nothing. */
 RKV_API int rkv_policy_observes(const rkv_policy *p);
 
 /* The allocator's arithmetic alone: tokens budget[n_layer][n_kv_head] of each KV head for a prompt
  * of n_token tokens. skip[l] != 0 (skip may be NULL) leaves layer l out (it gets n_token). Every
- * head of a compressible layer receives between window + 4 and n_token; the total of all of them is
- * exactly n_compressible_layers * n_kv_head * cap. bytes_per_token: K and V bytes of one token in
+ * head of a compressible layer receives between window + n_sink and n_token; the total of all of
+ * them is exactly n_compressible_layers * n_kv_head * cap, but for the published steps of pyramid,
+ * which are logged as a warning when they miss it. A prompt that is kept whole because it is not
+ * longer than the floor is logged, too. bytes_per_token: K and V bytes of one token in
  * one layer, only used for RKV_BUDGET_BYTES. *cap (may be NULL) receives the mean. RKV_E_ARG:
  * infeasible, says why; RKV_E_MISMATCH: the profile lacks what the allocator looks at. */
 RKV_API rkv_status rkv_budget_heads(int *budget, int *cap, const rkv_policy *p, int n_layer,
@@ -436,7 +473,8 @@ RKV_API rkv_kv_info rkv_session_kv_info(const rkv_session *s);
  * file's mapping come on top. 0 before a prompt. */
 RKV_API uint64_t rkv_session_plan_bytes(const rkv_session *s);
 
-/* Tokens that a KV head of layer l was allowed to keep of the prompt. */
+/* Tokens that a KV head of layer l was allowed to keep of the prompt; with adakv after that layer's
+ * heads have shared. */
 RKV_API int rkv_session_head_budget(const rkv_session *s, int l, int kv_head);
 
 /* Positions that (layer, KV head) holds, ascending: *pos is borrowed until the next call on s. */

@@ -22,7 +22,8 @@ from command_inputs import (check_curves, check_ids_inputs, check_kept_model, ch
 
 # What --help must name, for each command.
 POLICY = ("kv-policy kv-budget kv-profile kv-curves kv-unit kv-window kv-kernel kv-recent kv-pool kv-pool-order r gamma "
-          "cache-type-k cache-type-v")
+          "kv-budgets kv-pyramid kv-beta kv-seed kv-sink kv-future kv-covariance kv-value-norm kv-epsilon kv-adakv "
+          "kv-safeguard kv-first-stage kv-critical-epsilon cache-type-k cache-type-v")
 WEIGHTS = "load-mode no-mmap mlock "
 OPTIONS = {
     "run": WEIGHTS + "model file prompt system-prompt chat chat-template predict ctx-size threads ubatch-size temp "
@@ -32,7 +33,8 @@ OPTIONS = {
     "select": WEIGHTS + "model ids ctx-size threads ubatch-size " + POLICY,
     "profile": WEIGHTS + "model data output examples response noise noise-seeds resume ctx-size threads "
                "signals selector damage-budget grid batch-rows until-stable shard merge check",
-    "budget": "kv-policy kv-budget kv-profile kv-curves kv-unit kv-window r gamma ctx-size layers",
+    "budget": "kv-policy kv-budget kv-profile kv-curves kv-unit kv-window kv-sink kv-budgets kv-pyramid kv-beta kv-seed r gamma "
+              "ctx-size layers",
     "inspect": WEIGHTS + "model",
     "template": "model chat-template",
     "bench": WEIGHTS + "model n-prompt n-gen n-depth n-parallel repetitions no-warmup output threads ubatch-size kv-policy "
@@ -47,11 +49,13 @@ BAD_VALUES = {
     "predict": ["-1", "x", "", "1.5", "2147483648", "1e99"], "ctx-size": ["-1", "200000000", "12k"],
     "threads": ["-1", "1025"], "ubatch-size": ["0", "65537"], "temp": ["-0.1", "101", "nan", "inf", "0,5"],
     "top-k": ["-1"], "top-p": ["1.1"], "min-p": ["-1"], "repeat-penalty": ["0"], "repeat-last-n": ["4097"],
-    "seed": ["-1", "1e17"], "top": ["-1", "1000001"], "prefix": ["-1"], "kv-window": ["0", "4097"],
+    "seed": ["-1", "1e17"], "top": ["-1", "1000001"], "prefix": ["-1"], "kv-window": ["-1", "4097"],
     "kv-kernel": ["0", "1024"], "kv-recent": ["-1", "1.5"], "kv-curves": ["", "both"],
     "kv-unit": ["token"], "kv-pool": ["min", "", "max|avg"], "kv-pool-order": ["mean"], "r": ["0.9"],
     "gamma": ["0"], "examples": ["-1"], "noise": ["0", "101"], "noise-seeds": ["0", "1001"],
-    "batch-rows": ["-1"],
+    "batch-rows": ["-1"], "kv-sink": ["-1", "4097"], "kv-pyramid": ["steps"], "kv-beta": ["0.9"], "kv-seed": ["-1"],
+    "kv-future": ["0"], "kv-covariance": ["1"], "kv-value-norm": [""], "kv-epsilon": ["-1"], "kv-adakv": ["both"],
+    "kv-safeguard": ["1.1"], "kv-first-stage": ["-0.1"], "kv-critical-epsilon": ["-1"],
     "n-gpu-layers": ["-2"], "layers": ["-1", "1025"], "repetitions": ["0", "1001"],
     "limit": ["-1", "x"], "max-length": ["-1"], "kl-tokens": ["0", "4097"], "samples": ["0"], "depths": ["0", "1001"],
     "protocol": ["", "B", "Q|A"],

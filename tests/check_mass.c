@@ -292,8 +292,8 @@ static void check_refused(const rkv_model *m)
     }
     rkv_session_options o = rkv_session_options_default();
     rkv_session *s;
-    o.observe = 8;
-    CHECK(rkv_session_create(&s, m, &o, &e) == RKV_E_ARG && strstr(e.text, "observe is 8"), "%s",
+    o.observe = 16;
+    CHECK(rkv_session_create(&s, m, &o, &e) == RKV_E_ARG && strstr(e.text, "observe is 16"), "%s",
           e.text);
     o.observe = RKV_OBSERVE_RECENT;
     o.policy.recent = 0;

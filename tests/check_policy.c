@@ -1,6 +1,6 @@
 /* Names, budgets and selection, without a model. */
 #include "config.h"
-#include "check.h"
+#include "made_profile.h"
 #include "parse_failing.h"
 
 #include <limits.h>
@@ -19,27 +19,6 @@ static uint64_t seed = 1;
 static uint64_t draw(uint64_t n)
 {
     return rkv_hash_mix(seed++ * UINT64_C(0x9E3779B97F4A7C15)) % n;
-}
-
-static rkv_profile *made_profile(int n_layer, const double *s)
-{
-    const rkv_model_info info = {.path = "made",
-                                 .name = "made",
-                                 .arch = "llama",
-                                 .quantization = "f32",
-                                 .fingerprint = "0000000000000000",
-                                 .tier = "ref",
-                                 .n_layer = n_layer};
-    rkv_profile *p = NULL;
-    rkv_error e;
-    if (rkv_profile_create(&p, &info, &e))
-        abort();
-    p->n_seed = p->n_response = p->n_example = 1;
-    p->n_position = 1;
-    for (int l = 0; l < n_layer; l++)
-        if (!isnan(s[l]))
-            p->sensitivity[l] = (rkv_layer_signal){1, s[l], NAN, NAN};
-    return p;
 }
 
 static void check_names(void)
@@ -62,6 +41,10 @@ static void check_names(void)
     } needs[] = {{"full", 0}, {"snapkv", RKV_OBSERVE_QUERIES}, {"ripple", RKV_OBSERVE_QUERIES},
                  {"h2o", RKV_OBSERVE_MASS}, {"observed", RKV_OBSERVE_MASS},
                  {"blend", RKV_OBSERVE_QUERIES | RKV_OBSERVE_RECENT},
+                 {"streaming", 0},
+                 {"tova", RKV_OBSERVE_QUERIES}, {"knorm", 0}, {"expected", RKV_OBSERVE_STATS},
+                 {"pyramid", RKV_OBSERVE_QUERIES}, {"local", RKV_OBSERVE_QUERIES},
+                 {"adakv", RKV_OBSERVE_QUERIES}, {"criticalkv", RKV_OBSERVE_QUERIES},
                  {"curve", RKV_OBSERVE_QUERIES | RKV_OBSERVE_RECENT}};
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
         p = rkv_policy_default();
@@ -76,7 +59,17 @@ static void check_names(void)
           !strcmp(p.allocator, "curve"), "curve");
     p.recent = -1;
     CHECK(rkv_policy_check(&p, &e) == RKV_E_ARG && strstr(e.text, "recent is -1"), "%s", e.text);
-    const char *const wrong[] = {"", ":", "snap", "snapkv:", ":ripple", "ripple:snapkv", "x"};
+    CHECK(!rkv_policy_set_name(&p, "pyramid+criticalkv+adakv", &e) && p.adakv && p.criticalkv &&
+              !strcmp(p.allocator, "pyramid"), "modifiers");
+    CHECK(!rkv_policy_set_name(&p, "expectedxrandom+adakv", &e) && p.adakv && !p.criticalkv &&
+              !strcmp(p.selector, "expected") && !strcmp(p.allocator, "random"),
+          "they are cleared");
+    CHECK(!rkv_policy_set_name(&p, "adakv", &e) && p.adakv && !strcmp(p.selector, "snapkv"),
+          "adakv");
+    CHECK(!rkv_policy_set_name(&p, "snapkv", &e) && !p.adakv, "snapkv again");
+    const char *const wrong[] = {"adakv+", "snapkv+", "snapkv+ada", "+adakv",
+                                 "snapkv+adakv:uniform", "", ":", "snap", "snapkv:", ":ripple",
+                                 "ripple:snapkv", "x"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK(rkv_policy_set_name(&p, wrong[i], &e) == RKV_E_ARG && strstr(e.text, "snapkv"),
               "'%s'", wrong[i]);
@@ -207,7 +200,7 @@ static void check_ripple(void)
 {
     const double s[] = {1.0, NAN, 2.0, 3.0};
     const uint8_t skip[] = {0, 1, 0, 0};
-    rkv_profile *profile = made_profile(4, s);
+    rkv_profile *profile = made_profile(4, 0, s);
     rkv_policy p = rkv_policy_default();
     rkv_error e = {0};
     int b[4], cap;
@@ -374,7 +367,7 @@ static void check_ranks(void)
 static void check_profile_file(void)
 {
     const double s[] = {0.1, NAN, 1.0 / 3.0};
-    rkv_profile *p = made_profile(3, s), *back = NULL;
+    rkv_profile *p = made_profile(3, 0, s), *back = NULL;
     rkv_error e = {0};
     char *text = NULL;
     size_t n = 0;
@@ -411,7 +404,7 @@ static void check_profile_file(void)
 static void refuse_profile(const char *from, const char *to, rkv_status expected, const char *words)
 {
     const double s[] = {0.1, 0.2};
-    rkv_profile *p = made_profile(2, s), *back = NULL;
+    rkv_profile *p = made_profile(2, 0, s), *back = NULL;
     rkv_error e = {0};
     char *text = NULL, changed[4096];
     size_t n = 0;

@@ -230,6 +230,7 @@ def check_curves():
     made = good_json("run curve", "run", *ids, "curve", "-n", "4", "--json", "--ignore-eos")
     check(len(made["tokens"]) == 4 and sum(made["kv_tokens_per_layer"]) == 160 + 2 * 3 and
           [sum(h) / len(h) for h in made["kv_tokens_per_head"]] == made["kv_tokens_per_layer"], f"run: {made}")
+    check_policies(budget, ids, heads, made)
     measured = [*budget, "curve", "--kv-curves", "measured"]
     refused("no measured curves", INPUT, ["no measured", "each KV head", "rkv profile --signals head-curves"], *measured)
     refused("no measured curves of layers", INPUT, ["each layer", "--signals layer-curves"], *measured, "--kv-unit",
@@ -246,6 +247,41 @@ def check_curves():
         with_curves(change)
         refused(f"curves: {what}", INPUT, ["curves.json: curves: ", what], *budget, "curve")
     pathlib.Path("curves.json").unlink()
+
+
+def check_policies(budget, ids, heads, made):
+    """Policies by name, a file of budgets, and the one that goes without a name."""
+    run = ["run", *ids[:-1], "-n", "4", "--json", "--ignore-eos"]
+    quiet = rkv(*run)
+    check(quiet.rc == 0 and "--kv-policy curve, since" in quiet.err, f"told which policy: {quiet}")
+    unnamed = json.loads(quiet.out)
+    check(unnamed["selector"] == "blend" and unnamed["allocator"] == "curve" and
+          unnamed["kv_tokens_per_layer"] == made["kv_tokens_per_layer"], f"curve without a name: {unnamed}")
+    refused("a budget alone, profile without curves of that kind", USAGE, ["choose a --kv-policy"], *run,
+            "--kv-curves", "measured")
+    pathlib.Path("own.json").write_bytes(good("budgets to keep", *budget, "curve", "--json").out)
+    own = ["budget", "--kv-policy", "snapkv:file", "--kv-budgets", "own.json", "-c", "200", "--json", "--kv-budget"]
+    got = good_json("own budgets", *own, "80")
+    check([b for x in got["layers"] for b in x["budgets"]] == heads, f"own budgets, as they were: {got}")
+    check(good_json("own budgets, scaled", *own, "100")["total"] == 200, "own budgets, scaled")
+    refused("no such budgets", INPUT, ["none.json"], *own, "80", "--kv-budgets", "none.json")
+    refused("no file of budgets", USAGE, ["--kv-budgets"], "budget", "--layers", "2", "--kv-policy", "snapkv:file", "-c",
+            "200", "--kv-budget", "40%")
+    for name in ("streaming", "tova", "knorm", "expected", "adakv", "criticalkv", "expected:curve+adakv+criticalkv",
+                 "pyramid", "snapkv:random", "knorm:reversed", "observed:pyramid+adakv"):
+        got = good_json(f"select {name}", "select", *ids, name)
+        check(got["total"] == 160 and all(len(h["kept"]) == h["budget"] for x in got["layers"] for h in x["heads"]),
+              f"{name}: {got['total']}")
+    got = good_json("select local", "select", *ids, "local")
+    check(got["total"] == 160, f"local: {got['total']}")
+    plain = json.loads(pathlib.Path("curves.json").read_text())
+    del plain["local"]
+    pathlib.Path("own.json").write_text(json.dumps(plain))
+    refused("the profile has no local signal", INPUT, ["no layer-local signal"], "select", *ids, "local",
+            "--kv-profile", "own.json")
+    refused("scores that cannot be compared", USAGE, ["'blend' does not score by"], "select", *ids,
+            "blend:uniform+adakv")
+    pathlib.Path("own.json").unlink()
 
 
 def check_texts():

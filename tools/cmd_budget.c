@@ -78,7 +78,10 @@ static int run(const opts *o, const rkv_policy *p)
 {
     rkv_error e;
     budgets b = {.n_layer = p->profile ? rkv_profile_n_layer(p->profile) : o->layers,
-                 .n_kv_head = p->profile ? rkv_profile_n_kv_head(p->profile) : 0};
+                 .n_kv_head = p->profile ? rkv_profile_n_kv_head(p->profile)
+                              : p->budgets ? rkv_budgets_n_kv_head(p->budgets) : 0};
+    if (!b.n_layer)
+        b.n_layer = rkv_budgets_n_layer(p->budgets);
     if (!b.n_kv_head)           /* not known: budgets are per layer then */
         b.n_kv_head = 1;
     b.of = malloc((size_t)b.n_layer * (size_t)b.n_kv_head * sizeof *b.of);
@@ -99,10 +102,9 @@ static int run(const opts *o, const rkv_policy *p)
 /* Layers come from the profile or, for an allocator that looks at none, by their number. */
 static int check_layers(const opts *o, const rkv_policy *p)
 {
-    if (!p->profile && strcmp(p->allocator, "uniform"))
-        return usage("budget: name a profile with --kv-profile FILE");
-    if (!p->profile && !o->layers)
-        return usage("budget: give the number of layers with --layers N, or a profile");
+    if (!p->profile && !p->budgets && !o->layers)
+        return usage("budget: name a profile with --kv-profile FILE, or give the number of layers "
+                     "with --layers N");
     if (p->profile && o->layers && o->layers != rkv_profile_n_layer(p->profile))
         return usage("budget: --layers %d, but the profile has %d", o->layers,
                      rkv_profile_n_layer(p->profile));

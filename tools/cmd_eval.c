@@ -20,7 +20,7 @@ typedef struct settings {
     const char *name[MAX_LIST], *budget[MAX_LIST];
     int n_name, n_budget;
     int ruler[MAX_LIST], needle[MAX_LIST];
-    char text[512];
+    char text[1024];
     int rank;
 } settings;
 
@@ -109,9 +109,12 @@ static int read_policies(settings *s, const opts *o)
     if (!bad)
         bad = make_policies(s, &base);
     snprintf(s->text, sizeof s->text,
-             "window %d, kernel %d, recent %d, pool %s %s, r %g, gamma %g, curves %s, unit %s",
-             o->window, o->kernel, o->recent, o->pool, o->pool_order, o->r,
-             o->gamma, o->kv_curves, o->kv_unit);
+             "window %d, sink %d, kernel %d, recent %d, pool %s %s, r %g, gamma %g, curves %s, "
+             "unit %s, pyramid %s %g, seed %.0f, expected %d %s %s %g, adakv %s %g, critical %g %g",
+             o->window, o->sink, o->kernel, o->recent, o->pool, o->pool_order, o->r, o->gamma,
+             o->kv_curves, o->kv_unit, o->pyramid, o->beta, o->kv_seed, o->future, o->covariance,
+             o->value_norm, o->epsilon, o->adakv, o->safeguard, o->first_stage,
+             o->critical_epsilon);
     return bad;
 }
 

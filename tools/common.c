@@ -202,6 +202,36 @@ int load_model(rkv_model **m, const opts *o)
     return rkv_model_load_with(m, o->model, &how, &e) ? fail(&e) : 0;
 }
 
+static rkv_budgets *budgets;    /* of --kv-budgets; lives as long as the process */
+
+/* With a profile that has curves, a budget is enough. */
+static const char *policy_name(const opts *o, const rkv_profile *profile)
+{
+    const double *grid, *damage;
+    const int measured = !strcmp(o->kv_curves, "measured");
+    if (o->kv_policy || !o->kv_budget || !profile ||
+        !rkv_profile_curve(profile, measured, 0, strcmp(o->kv_unit, "layer") ? 0 : -1, &grid,
+                           &damage))
+        return o->kv_policy;
+    fputs("rkv: --kv-policy curve, since the profile has damage curves\n", stderr);
+    return "curve";
+}
+
+/* Options of single selectors and of what goes on behind them. */
+static void set_scoring(rkv_policy *p, const opts *o)
+{
+    p->pool_average = !strcmp(o->pool, "avg");
+    p->pool_before_mean = !strcmp(o->pool_order, "pool-mean");
+    p->n_future = o->future;
+    p->use_covariance = !strcmp(o->covariance, "on");
+    p->use_value_norm = !strcmp(o->value_norm, "on");
+    p->epsilon = o->epsilon;
+    p->adakv_forced = !strcmp(o->adakv, "kvpress");
+    p->safeguard = o->safeguard;
+    p->first_stage = o->first_stage;
+    p->critical_epsilon = o->critical_epsilon;
+}
+
 int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
 {
     rkv_error e;
@@ -212,11 +242,19 @@ int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
     p->recent = o->recent;
     p->ratio = o->r;
     p->gamma = o->gamma;
-    p->pool_average = !strcmp(o->pool, "avg");
-    p->pool_before_mean = !strcmp(o->pool_order, "pool-mean");
     p->curves_measured = !strcmp(o->kv_curves, "measured");
     p->unit_layers = !strcmp(o->kv_unit, "layer");
-    if (o->kv_policy && rkv_policy_set_name(p, o->kv_policy, &e))
+    p->n_sink = o->sink;
+    p->beta = o->beta;
+    p->published = !strcmp(o->pyramid, "published");
+    p->seed = (uint64_t)o->kv_seed;
+    set_scoring(p, o);
+    if (o->kv_profile && rkv_profile_load(profile, o->kv_profile, &e))
+        return fail(&e);
+    if (o->kv_budgets && rkv_budgets_load(&budgets, o->kv_budgets, &e))
+        return fail(&e);
+    const char *name = policy_name(o, *profile);
+    if (name && rkv_policy_set_name(p, name, &e))
         return fail(&e);
     if (o->kv_budget && rkv_policy_set_budget(p, o->kv_budget, &e))
         return fail(&e);
@@ -226,9 +264,8 @@ int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
         return usage(
             "--kv-budget %s has no effect with policy full; choose a --kv-policy, such as snapkv",
             o->kv_budget);
-    if (o->kv_profile && rkv_profile_load(profile, o->kv_profile, &e))
-        return fail(&e);
     p->profile = *profile;
+    p->budgets = budgets;
     return 0;
 }
 

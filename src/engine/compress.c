@@ -1,7 +1,9 @@
 /* From a policy to a smaller cache: budgets, selection per KV head, compaction. */
 #include "config.h"
+#include "engine/query_stats.h"
 #include "engine/session.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -22,13 +24,16 @@ typedef struct job {            /* selection in one layer */
     const rkv_selector *selector;
     const float *q;             /* [n_query][n_head][d_head] */
     const float *mass, *recent; /* [n_kv_head][n] */
+    rkv_query_stats stats;      /* of the layer's first group; mean NULL: not looked at */
+    float cosine[RKV_MAX_D_HEAD / 2], back_sine[RKV_MAX_D_HEAD / 2];    /* what stats refers to */
     int n_query, l, n;
-    const int *budget;          /* [n_kv_head] */
-    int n_shrinking, head[RKV_MAX_HEAD];        /* heads whose budget is below n */
+    int *budget;                /* [n_kv_head] */
+    int n_shrinking, head[RKV_MAX_HEAD];        /* heads that get a smaller block */
     int32_t *keep;              /* what each of them keeps, one after the other */
     size_t keep_at[RKV_MAX_HEAD];
     float *scratch;             /* [n_shrinking][head_floats] */
     size_t head_floats;
+    rkv_kv_view view[RKV_MAX_HEAD];
 } job;
 
 /* Queries of one KV head's group, gathered: [n_query][n_group][d_head]. */
@@ -42,30 +47,71 @@ static void gather_group(const job *j, int h, float *out)
                (size_t)h * row, row * sizeof *out);
 }
 
-static void score_head(const job *j, int h, float *score, float *scratch)
+/* q: room for the gathered queries; NULL: the selector's score is not asked for. */
+static rkv_observed observed(const job *j, int h, float *q, rkv_query_stats *stats)
 {
     const rkv_config *c = &j->s->m->config;
     const int n_group = c->n_head / c->n_kv_head;
-    float *q = scratch, *work = q + (size_t)j->n_query * (size_t)n_group * (size_t)c->d_head;
-    gather_group(j, h, q);
-    const rkv_observed o = {
-        .be = &j->s->m->backend, .kv = rkv_kv_view_of(j->s->kv, j->l, h), .q = q,
-        .n_query = j->n_query, .n_group = n_group,
-        .mass = j->mass ? j->mass + (ptrdiff_t)h * j->n : NULL,
-        .recent = j->recent ? j->recent + (ptrdiff_t)h * j->n : NULL};
-    j->selector->score(j->p, &o, score, work);
+    const size_t row = (size_t)c->n_head * (size_t)c->d_head;
+    if (q)
+        gather_group(j, h, q);
+    *stats = j->stats;
+    if (stats->mean)
+        stats->mean += h * n_group * stats->step;
+    return (rkv_observed){
+        .be = &j->s->m->backend, .kv = j->view[h], .q = q, .n_query = j->n_query,
+        .n_group = n_group, .mass = j->mass ? j->mass + (ptrdiff_t)h * j->n : NULL,
+        .recent = j->recent ? j->recent + (ptrdiff_t)h * j->n : NULL,
+        .stats = stats->mean ? stats : NULL, .h = h, .n_kv_head = c->n_kv_head, .layer = j->view,
+        .layer_q = j->n_query ? j->q + (size_t)(j->n_query - 1) * row : NULL,
+        .w_o = &j->s->m->layer[j->l].w[RKV_W_O]};
+}
+
+static size_t query_floats(const job *j)
+{
+    const rkv_config *c = &j->s->m->config;
+    return (size_t)j->n_query * (size_t)(c->n_head / c->n_kv_head) * (size_t)c->d_head;
+}
+
+static void score_head(const job *j, int h, float *score, float *scratch)
+{
+    rkv_query_stats stats;
+    const rkv_observed o = observed(j, h, scratch, &stats);
+    j->selector->score(j->p, &o, score, scratch + query_floats(j));
+}
+
+static float *score_of(const job *j, int i)
+{
+    return j->scratch + (size_t)i * j->head_floats;
+}
+
+static void score_part(void *ctx, int i, int thread)
+{
+    const job *j = ctx;
+    float *score = score_of(j, i);
+    (void)thread;
+    score_head(j, j->head[i], score, score + j->n);
 }
 
 /* Chooses the slots of the i-th head that shrinks. */
-static void select_head(void *ctx, int i, int thread)
+static void keep_part(void *ctx, int i, int thread)
 {
     const job *j = ctx;
     const int h = j->head[i];
-    float *score = j->scratch + (size_t)i * j->head_floats, *work = score + j->n;
+    float *score = score_of(j, i), *work = score + j->n;
+    int32_t *keep = j->keep + j->keep_at[i];
     (void)thread;
-    score_head(j, h, score, work);
-    rkv_keep_best(j->keep + j->keep_at[i], score, j->n, j->p->window, j->budget[h],
-                  (uint32_t *)work);
+    if (j->budget[h] == j->n) {                 /* adakv gave it all */
+        for (int t = 0; t < j->n; t++)
+            keep[t] = t;
+        return;
+    }
+    if (j->p->criticalkv) {
+        rkv_query_stats stats;
+        const rkv_observed o = observed(j, h, NULL, &stats);
+        rkv_critical_rescore(j->p, &o, score, j->budget[h], work);
+    }
+    rkv_keep_best(keep, score, j->n, j->p->window, j->budget[h], (uint32_t *)work);
 }
 
 /* Queries that the policy looks at. */
@@ -80,27 +126,47 @@ size_t rkv_session_score_floats(const rkv_session *s, const rkv_policy *p, int n
     const rkv_config *c = &s->m->config;
     const rkv_selector *selector = rkv_selector_find(p->selector);
     const int n_group = c->n_head / c->n_kv_head;
-    const size_t work = selector->scratch ? selector->scratch(p, n, n_group, c->d_head) : 0;
-    return (size_t)queries_of(p, n) * (size_t)n_group * (size_t)c->d_head + (size_t)n +
-           (work > (size_t)n ? work : (size_t)n);
+    const size_t q = (size_t)queries_of(p, n) * (size_t)n_group * (size_t)c->d_head,
+                 scores = selector->scratch ? selector->scratch(p, n, n_group, c->d_head) : 0,
+                 critical = p->criticalkv ? rkv_critical_floats(n, c->d_head, c->d_model) : 0;
+    const size_t work = q + scores > critical ? q + scores : critical;
+    return (size_t)n + (work > (size_t)n ? work : (size_t)n);
 }
 
-/* The heads that shrink, and where what they keep goes. Returns how many slots they keep. */
+/* The heads that get a smaller block. Returns how many slots they keep. */
 static size_t list_heads(job *j)
 {
+    const int n_head = j->s->m->config.n_kv_head;
     size_t n_keep = 0;
-    for (int h = 0; h < j->s->m->config.n_kv_head; h++)
-        if (j->budget[h] < j->n) {
-            j->head[j->n_shrinking] = h;
-            j->keep_at[j->n_shrinking++] = n_keep;
+    int any = 0;
+    for (int h = 0; h < n_head; h++)
+        any |= j->budget[h] < j->n;
+    for (int h = 0; h < n_head; h++)
+        if (j->budget[h] < j->n || (any && j->p->adakv)) {
+            j->head[j->n_shrinking++] = h;
             n_keep += (size_t)j->budget[h];
         }
     return n_keep;
 }
 
+/* Heads share by their scores, when they do; then it is known where what each keeps goes. */
+static void place_heads(job *j)
+{
+    float *score[RKV_MAX_HEAD];
+    uint32_t *work[RKV_MAX_HEAD];
+    for (int i = 0; i < j->n_shrinking; i++) {
+        score[i] = score_of(j, i);
+        work[i] = (uint32_t *)(void *)(score[i] + j->n);
+    }
+    if (j->p->adakv)
+        rkv_split_budget(j->budget, j->n_shrinking, j->p, score, work, j->n);
+    for (int i = 1; i < j->n_shrinking; i++)
+        j->keep_at[i] = j->keep_at[i - 1] + (size_t)j->budget[j->head[i - 1]];
+}
+
 size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int l, int n)
 {
-    job j = {.s = s, .n = n, .budget = rkv_session_budgets(s, l)};
+    job j = {.s = s, .p = p, .n = n, .budget = rkv_session_budgets(s, l)};
     const size_t n_keep = list_heads(&j);
     return (size_t)j.n_shrinking * rkv_session_score_floats(s, p, n) * sizeof *j.scratch +
            n_keep * sizeof *j.keep;
@@ -111,7 +177,9 @@ static rkv_status compress_heads(rkv_session *s, job *j, int room, rkv_error *e)
     if (!j->scratch || !j->keep)
         return rkv_fail(e, RKV_E_MEM, "selection in layer %d: out of memory for %d tokens", j->l,
                         j->n);
-    rkv_team_run(s->team, select_head, j, j->n_shrinking);
+    rkv_team_run(s->team, score_part, j, j->n_shrinking);
+    place_heads(j);
+    rkv_team_run(s->team, keep_part, j, j->n_shrinking);
     for (int i = 0; i < j->n_shrinking; i++) {
         const int h = j->head[i], n_keep = j->budget[h];
         RKV_TRY(rkv_kv_compact(s->kv, j->l, h, j->keep + j->keep_at[i], n_keep, n_keep + room, e));
@@ -119,36 +187,64 @@ static rkv_status compress_heads(rkv_session *s, job *j, int room, rkv_error *e)
     return RKV_OK;
 }
 
-static job job_of(const rkv_session *s, const rkv_policy *p, int l)
+/* The mean rotation of the n_future positions after n, with what else there is to know. */
+static void set_stats(job *j)
+{
+    const rkv_model *m = j->s->m;
+    const rkv_rope *rope = &m->rope[m->layer[j->l].rope];
+    const float *seen = rkv_session_seen_stats(j->s, j->l);
+    if (!seen || !j->selector->needs_stats)
+        return;
+    for (int i = 0; i < rope->n_pair; i++) {
+        double c = 0.0, s = 0.0;
+        for (int t = 0; t < j->p->n_future; t++) {
+            const double angle = ((double)j->n + t) * rope->inv_freq[i];
+            c += cos(angle);
+            s += sin(angle);
+        }
+        j->cosine[i] = (float)(c / j->p->n_future * rope->magnitude);
+        j->back_sine[i] = (float)(-s / j->p->n_future * rope->magnitude);
+    }
+    j->stats = (rkv_query_stats){.mean = seen, .step = (ptrdiff_t)rkv_stat_floats(m->config.d_head),
+                                 .cosine = j->cosine, .back_sine = j->back_sine,
+                                 .n_pair = rope->n_pair, .neox = m->config.rope_neox,
+                                 .scale = m->config.attn_scale};
+}
+
+static void job_begin(job *j, const rkv_session *s, const rkv_policy *p, int l)
 {
     const rkv_config *c = &s->m->config;
     const int n = rkv_kv_at(s->kv, l, 0)->n_slot;
-    job j = {.s = s,
-             .p = p,
-             .selector = rkv_selector_find(p->selector),
-             .n_query = queries_of(p, n),
-             .mass = rkv_session_seen_mass(s, l, n),
-             .recent = rkv_session_seen_recent(s, l, n),
-             .l = l,
-             .n = n,
-             .head_floats = rkv_session_score_floats(s, p, n)};
-    if (j.n_query)      /* more may have been seen than the policy looks at: the last of them */
-        j.q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j.n_query) *
-              (size_t)c->n_head * (size_t)c->d_head;
-    return j;
+    *j = (job){.s = s,
+               .p = p,
+               .selector = rkv_selector_find(p->selector),
+               .n_query = queries_of(p, n),
+               .mass = rkv_session_seen_mass(s, l, n),
+               .recent = rkv_session_seen_recent(s, l, n),
+               .l = l,
+               .n = n,
+               .head_floats = rkv_session_score_floats(s, p, n)};
+    if (j->n_query)     /* more may have been seen than the policy looks at: the last of them */
+        j->q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j->n_query) *
+               (size_t)c->n_head * (size_t)c->d_head;
+    for (int h = 0; h < c->n_kv_head; h++)
+        j->view[h] = rkv_kv_view_of(s->kv, l, h);
+    set_stats(j);
 }
 
 void rkv_session_score_head(const rkv_session *s, const rkv_policy *p, int l, int h, float *score,
                             float *scratch)
 {
-    const job j = job_of(s, p, l);
+    job j;
+    job_begin(&j, s, p, l);
     score_head(&j, h, score, scratch);
 }
 
 rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
                                       rkv_error *e)
 {
-    job j = job_of(s, p, l);
+    job j;
+    job_begin(&j, s, p, l);
     j.budget = rkv_session_budgets(s, l);
     const size_t n_keep = list_heads(&j);
     if (!j.n_shrinking)
@@ -179,6 +275,12 @@ rkv_status rkv_session_check_compress(const rkv_session *s, const rkv_policy *p,
                         "compress: selector '%s' needs the attention mass of the keys; create the "
                         "session with RKV_OBSERVE_MASS",
                         p->selector);
+    if (rkv_policy_observes(p) & RKV_OBSERVE_STATS &&
+        (!s->seen.stats || s->seen.stats_first != p->n_sink))
+        return rkv_fail(e, RKV_E_ARG,
+                        "compress: selector '%s' needs statistics of the queries after %d sinks; "
+                        "create the session with RKV_OBSERVE_STATS and the same 'n_sink'",
+                        p->selector, p->n_sink);
     const int recent = rkv_policy_recent(p, s->n_prompt);
     if (rkv_policy_observes(p) & RKV_OBSERVE_RECENT && s->seen.n_recent != recent)
         return rkv_fail(e, RKV_E_ARG,

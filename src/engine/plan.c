@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "engine/prefill.h"
+#include "engine/query_stats.h"
 
 static int least(int a, int b)
 {
@@ -58,6 +59,14 @@ static void replace_head(growth *g, const rkv_session *s, int *old, int cap, int
     *old = cap;
 }
 
+/* What a head may keep at most when the heads of a layer share `left` tokens, n_after more of them
+ * come, and those that took before took the most: the order that needs the most memory. */
+static int most_of(const rkv_policy *p, int64_t left, int n_after, int n)
+{
+    const int64_t most = left - (int64_t)n_after * least(rkv_policy_floor(p), n);
+    return most < n ? (int)most : n;
+}
+
 static void plan_layer(growth *g, const rkv_session *s, const rkv_policy *p, int l, int n)
 {
     const int first = s->n_past == 0, n_head = s->kv->n_kv_head;
@@ -71,9 +80,16 @@ static void plan_layer(growth *g, const rkv_session *s, const rkv_policy *p, int
             replace_head(g, s, &cap[h], head->n_slot + more, 0);
     }
     const int64_t beside = shrinks ? (int64_t)rkv_session_compress_bytes(s, p, l, n) : 0;
+    const int *budget = rkv_session_budgets(s, l);
+    int64_t left = 0;
     for (int h = 0; shrinks && h < n_head; h++)
-        if (rkv_session_budgets(s, l)[h] < n)
-            replace_head(g, s, &cap[h], rkv_session_budgets(s, l)[h] + room, beside);
+        left += budget[h];
+    for (int h = 0; shrinks && h < n_head; h++) {
+        const int stays = p->adakv ? most_of(p, left, n_head - 1 - h, n) : budget[h];
+        left -= stays;
+        if (p->adakv || stays < n)
+            replace_head(g, s, &cap[h], stays + room, beside);
+    }
     const int stay = s->m->config.sliding_window - 1;
     for (int h = 0; first && rkv_session_skips(s, l) && n > stay && h < n_head; h++)
         replace_head(g, s, &cap[h], rkv_prefill_sliding_cap(s), stay * (int64_t)sizeof(int32_t));
@@ -100,6 +116,12 @@ static void plan_observation(rkv_prefill_plan *out, const rkv_session *s, const 
         out->mass = (all & RKV_OBSERVE_MASS ? n_layer : 1) * keys;
     if (wanted & RKV_OBSERVE_RECENT)
         out->recent = (all & RKV_OBSERVE_RECENT ? n_layer : 1) * keys;
+    if (wanted & RKV_OBSERVE_STATS) {
+        const uint64_t n_head = (uint64_t)c->n_head, numbers = n_head * rkv_stat_floats(c->d_head);
+        out->stats = (all & RKV_OBSERVE_STATS ? n_layer : 1) * numbers * sizeof(float);
+        out->stat_sums = numbers * sizeof(double);
+        out->stat_work = n_head * rkv_stat_work_floats(c->d_head) * sizeof(float);
+    }
 }
 
 /* Chunks, and what depends on them. */
@@ -167,6 +189,9 @@ static void add_buffers(rkv_prefill_plan *to, const rkv_prefill_plan *p)
     to->observed += p->observed;
     to->mass += p->mass;
     to->recent += p->recent;
+    to->stats += p->stats;
+    raise_to(&to->stat_sums, p->stat_sums);
+    raise_to(&to->stat_work, p->stat_work);
     raise_to(&to->panels, p->panels);
     raise_to(&to->scratch, p->scratch);
     raise_to(&to->n_old, p->n_old);
@@ -196,7 +221,7 @@ rkv_prefill_plan rkv_prefill_plan_of(rkv_session *const *s, const size_t *n, siz
         p.logits = logit_bytes(s[0], (int)n[0]);
     const int64_t late = g.now + (int64_t)p.logits;
     p.total = p.x + p.pos + p.tables + p.panels + p.scratch + p.n_old + p.attention + p.observed +
-              p.mass + p.recent + p.mass_sums + p.tile_mass +
+              p.mass + p.recent + p.mass_sums + p.tile_mass + p.stats + p.stat_sums + p.stat_work +
               (uint64_t)(late > g.peak ? late : g.peak);
     return p;
 }
@@ -216,8 +241,9 @@ rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, rkv_error *e)
 {
     const uint64_t small = 16 << 20;            /* its allocations themselves can fail */
     const uint64_t rows = p->x + p->pos + p->tables + p->observed + p->mass + p->recent +
-                          p->mass_sums + p->tile_mass;
-    const uint64_t work = p->panels + p->scratch + p->n_old + p->attention + p->logits;
+                          p->mass_sums + p->tile_mass + p->stats;
+    const uint64_t work = p->stat_sums + p->stat_work + p->panels + p->scratch + p->n_old +
+                          p->attention + p->logits;
     if (p->total <= small)
         return RKV_OK;
     const uint64_t left = rkv_mem_available(NULL);

@@ -19,6 +19,8 @@ typedef struct rkv_prefill_plan {       /* all in bytes, but for the counts */
     int n_observed;             /* their positions */
     uint64_t mass, recent;      /* of keys, kept for selection, see rkv_observation; 0: none */
     uint64_t mass_sums, tile_mass;      /* for all in turn, where there is either */
+    uint64_t stats;             /* of queries, kept for selection; 0: none */
+    uint64_t stat_sums, stat_work;      /* for all in turn, where there are any */
     int n_chunk;                /* rows per pass inside a layer; of several sessions: the most */
     int n_tok;                  /* of all sessions */
     int compresses;             /* every session removes something */
@@ -33,7 +35,7 @@ const rkv_policy *rkv_prefill_policy(const rkv_session *s);
 /* Plan of taking n[i] >= 1 tokens more in each of n_session sessions of one model; those that hold
  * nothing have their budgets for it in s->budget (rkv_session_budget). with_rows: logits of every
  * row are handed out, by one session. total is what the library's own allocations add up to,
- * exactly but for OpenBLAS. */
+ * exactly but for OpenBLAS; with adakv, where heads share by scores not known yet, at most. */
 rkv_prefill_plan rkv_prefill_plan_of(rkv_session *const *s, const size_t *n, size_t n_session,
                                      int with_rows);
 

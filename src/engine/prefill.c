@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "engine/plan.h"
+#include "engine/query_stats.h"
 
 typedef struct prefill {        /* of one session */
     rkv_session *s;
@@ -25,6 +26,7 @@ typedef struct prefill {        /* of one session */
     int n_chunk;
     rkv_step step;
     rkv_row_attention attention;        /* with the call's scratch */
+    rkv_stat_sums stats;        /* in the call's memory; sum NULL: nobody asks */
 } prefill;
 
 typedef struct call {           /* of sessions of one model; they take turns with its memory */
@@ -34,7 +36,8 @@ typedef struct call {           /* of sessions of one model; they take turns wit
     rkv_panels w[RKV_W_COUNT];  /* of the layer at hand */
     float *scratch, *attention, *tile_mass;
     int *n_old;
-    double *mass;
+    double *mass, *stat_sum;
+    float *stat_work;
 } call;
 
 static int least(int a, int b)
@@ -73,7 +76,12 @@ static rkv_status alloc_own(prefill *f, const rkv_prefill_plan *p, rkv_error *e)
         s->seen.recent = take(p->recent);
         s->seen.n_recent = rkv_policy_recent(&s->o.policy, f->n);
     }
+    if (p->stats) {
+        s->seen.stats = take(p->stats);
+        s->seen.stats_first = s->o.policy.n_sink;
+    }
     if (!f->x || !f->pos || !f->tables || (p->observed && !s->seen.q) ||
+        (p->stats && !s->seen.stats) ||
         (p->mass && !s->seen.mass) || (p->recent && !s->seen.recent))
         return no_memory(f->n, e);
     return RKV_OK;
@@ -89,7 +97,12 @@ static rkv_status alloc_shared(call *c, const rkv_prefill_plan *p, rkv_error *e)
         c->mass = take(p->mass_sums);
         c->tile_mass = take(p->tile_mass);
     }
+    if (p->stat_sums) {
+        c->stat_sum = take(p->stat_sums);
+        c->stat_work = take(p->stat_work);
+    }
     if (!c->panels || !c->scratch || !c->n_old || !c->attention ||
+        (p->stat_sums && (!c->stat_sum || !c->stat_work)) ||
         (p->mass_sums && (!c->mass || !c->tile_mass)))
         return no_memory(p->n_tok, e);
     return RKV_OK;
@@ -109,7 +122,8 @@ static void set_step(prefill *f, const call *c)
                          .rope_first = s->n_past,
                          .panels = f->straight ? NULL : c->w,
                          .attend = rkv_row_attention_run,
-                         .attend_ctx = &f->attention};
+                         .attend_ctx = &f->attention,
+                         .look_ctx = &f->stats};
     for (int r = 0; r < m->n_rope; r++) {
         float *cosine = f->tables + 2 * (size_t)r * table, *sine = cosine + table;
         rkv_rope_table(&m->rope[r], cosine, sine, s->n_past, f->n, s->team);
@@ -159,9 +173,22 @@ static void observe(prefill *f, int l, int shrinks)
     }
 }
 
+/* Whether queries of layer l are looked at, before it begins. */
+static void observe_stats(prefill *f, int l, int shrinks)
+{
+    const rkv_session *s = f->s;
+    const int wanted = f->stats.sum && !rkv_session_skips(s, l) &&
+                       (shrinks || s->o.observe & RKV_OBSERVE_STATS);
+    f->step.look = wanted ? rkv_stat_look : NULL;
+    if (wanted)
+        rkv_stat_begin(&f->stats);
+}
+
 /* The sums of the layer that is done, for selectors. */
 static void keep_sums(const prefill *f, int l, int shrinks)
 {
+    if (f->step.look)
+        rkv_stat_end(&f->stats, f->step.be, rkv_session_seen_stats(f->s, l), f->n);
     const size_t keys = (size_t)f->s->m->config.n_kv_head * (size_t)f->n;
     for (int k = 0; k < RKV_SUM_COUNT; k++) {
         float *to = kept_sums(f, l, k, shrinks);
@@ -216,6 +243,7 @@ static rkv_status run_layer(prefill *f, int l, rkv_error *e)
     const int room = rkv_prefill_room(s, f->n);
     RKV_TRY(rkv_kv_reserve(s->kv, l, rkv_prefill_slots(s, f->n, shrinks), e));
     observe(f, l, shrinks);
+    observe_stats(f, l, shrinks);
     for (int i = 0; i < f->n; i += f->n_chunk) {
         f->step.n_tok = least(f->n_chunk, f->n - i);
         f->step.pos = f->pos + i;
@@ -297,6 +325,9 @@ static rkv_status start(call *c, rkv_session *const *s, const int32_t *const *id
         const rkv_prefill_plan own = rkv_prefill_plan_of(&s[i], &n[i], 1, 0);
         RKV_TRY(alloc_own(f, &own, e));
         f->mass = own.mass_sums ? c->mass : NULL;
+        f->stats = (rkv_stat_sums){own.stat_sums ? c->stat_sum : NULL, c->stat_work,
+                                   s[i]->seen.stats_first, f->s->m->config.d_head,
+                                   f->s->m->config.n_head};
         set_step(f, c);
         rkv_model_embed(f->s->m, f->x, ids[i], f->n);
     }
@@ -339,6 +370,10 @@ static void forget(rkv_session *s, int but)
     if (!(but & RKV_OBSERVE_MASS)) {
         rkv_mem_free(s->seen.mass);
         s->seen.mass = NULL;
+    }
+    if (!(but & RKV_OBSERVE_STATS)) {
+        rkv_mem_free(s->seen.stats);
+        s->seen.stats = NULL;
     }
     if (!(but & RKV_OBSERVE_RECENT)) {
         rkv_mem_free(s->seen.recent);
@@ -400,6 +435,8 @@ static void end(call *c, rkv_status status)
     rkv_mem_free(c->tile_mass);
     rkv_mem_free(c->n_old);
     rkv_mem_free(c->mass);
+    rkv_mem_free(c->stat_sum);
+    rkv_mem_free(c->stat_work);
 }
 
 rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,

@@ -1,5 +1,6 @@
 /* Making, copying and describing sessions. */
 #include "config.h"
+#include "engine/query_stats.h"
 #include "engine/session.h"
 
 #include <stdio.h>
@@ -50,7 +51,8 @@ static rkv_status check_options(rkv_session *s, rkv_error *e)
     if (o->n_chunk < 1 || o->n_chunk > MAX_CHUNK)
         return rkv_fail(e, RKV_E_ARG, "prefill chunk of %d rows, expected 1 to %d", o->n_chunk,
                         MAX_CHUNK);
-    if (o->observe & ~(RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS | RKV_OBSERVE_RECENT))
+    if (o->observe & ~(RKV_OBSERVE_QUERIES | RKV_OBSERVE_MASS | RKV_OBSERVE_RECENT |
+                       RKV_OBSERVE_STATS))
         return rkv_fail(e, RKV_E_ARG, "observe is %d, expected bits RKV_OBSERVE_", o->observe);
     RKV_TRY(rkv_policy_check(&o->policy, e));
     if (o->observe & RKV_OBSERVE_RECENT && !o->policy.recent)
@@ -111,6 +113,7 @@ void rkv_session_free(rkv_session *s)
     rkv_mem_free(s->seen.q);
     rkv_mem_free(s->seen.mass);
     rkv_mem_free(s->seen.recent);
+    rkv_mem_free(s->seen.stats);
     rkv_mem_free(s->logits);
     rkv_mem_free(s->work);
     rkv_mem_free(s);
@@ -125,16 +128,18 @@ void rkv_session_forget(rkv_session *s)
     rkv_mem_free(s->seen.q);
     rkv_mem_free(s->seen.mass);
     rkv_mem_free(s->seen.recent);
+    rkv_mem_free(s->seen.stats);
     s->seen = (rkv_observation){0};
     s->n_past = s->n_prompt = s->cap = s->compressed = s->has_logits = 0;
 }
 
 int rkv_session_n_shrinking(const rkv_session *s, int l, int n)
 {
+    const int n_head = s->m->config.n_kv_head;
     int count = 0;
-    for (int h = 0; h < s->m->config.n_kv_head; h++)
+    for (int h = 0; h < n_head; h++)
         count += !rkv_session_skips(s, l) && rkv_session_budgets(s, l)[h] < n;
-    return count;
+    return count && s->o.policy.adakv ? n_head : count;
 }
 
 int rkv_session_room(const rkv_session *s)
@@ -169,6 +174,14 @@ float *rkv_session_seen_recent(const rkv_session *s, int l, int n)
     return seen_sums(s, s->seen.recent, RKV_OBSERVE_RECENT, l, n);
 }
 
+float *rkv_session_seen_stats(const rkv_session *s, int l)
+{
+    const rkv_config *c = &s->m->config;
+    const size_t layer = (size_t)c->n_head * rkv_stat_floats(c->d_head);
+    const int all = s->o.observe & RKV_OBSERVE_STATS;
+    return s->seen.stats ? s->seen.stats + (all ? (size_t)l * layer : 0) : NULL;
+}
+
 /* n floats; NULL stays NULL. */
 static rkv_status copy_floats(float **to, const float *from, size_t n, rkv_error *e)
 {
@@ -189,6 +202,9 @@ static rkv_status copy_observation(rkv_session *to, const rkv_session *from, rkv
                  sums = n_layer * (size_t)c->n_kv_head * (size_t)from->n_prompt;
     to->seen.n_query = from->seen.n_query;
     to->seen.n_recent = from->seen.n_recent;
+    to->seen.stats_first = from->seen.stats_first;
+    RKV_TRY(copy_floats(&to->seen.stats, from->seen.stats,
+                        n_layer * (size_t)c->n_head * rkv_stat_floats(c->d_head), e));
     RKV_TRY(copy_floats(&to->seen.q, from->seen.q,
                         n_layer * (size_t)from->seen.n_query * (size_t)c->n_head *
                             (size_t)c->d_head, e));

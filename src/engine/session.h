@@ -17,6 +17,9 @@ typedef struct rkv_observation {
                     group; NULL: not kept. Layers that are skipped have none */
     float *recent;              /* the same of the last n_recent queries */
     int n_recent;
+    float *stats; /* [n_layer or 1][n_head] means and covariances (query_stats.h) of the queries at
+                     positions from stats_first on; NULL: not kept */
+    int stats_first;
 } rkv_observation;
 
 struct rkv_session {
@@ -50,7 +53,9 @@ static inline int *rkv_session_budgets(const rkv_session *s, int l)
     return s->budget + (ptrdiff_t)l * s->m->config.n_kv_head;
 }
 
-/* Heads of layer l whose budget is below n; 0 for a layer that is outside the budget. */
+/* Heads of layer l of a prompt of n tokens that get a smaller block: those whose budget is below n,
+ * or all when the session's policy has them share what is less than the whole (adakv); 0 for a
+ * layer that is outside the budget. */
 int rkv_session_n_shrinking(const rkv_session *s, int l, int n);
 
 /* The layer is outside the budget. */
@@ -83,6 +88,8 @@ rkv_status rkv_sessions_about(rkv_status status, size_t i, size_t n, rkv_error *
 float *rkv_session_seen_q(const rkv_session *s, int l);
 float *rkv_session_seen_mass(const rkv_session *s, int l, int n);
 float *rkv_session_seen_recent(const rkv_session *s, int l, int n);
+/* [n_head] rows of rkv_stat_floats; NULL: not kept. */
+float *rkv_session_seen_stats(const rkv_session *s, int l);
 
 /* Of n queries of a prompt, how many are recent to the policy. */
 static inline int rkv_policy_recent(const rkv_policy *p, int n)

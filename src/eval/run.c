@@ -62,12 +62,33 @@ static void hash_curves(rkv_hash *h, const rkv_profile *p, int l, int n_head)
         }
 }
 
-static uint64_t hash_profile(const rkv_profile *p)
+/* How the user's own budgets divide a prompt, where a policy goes by them. */
+static void hash_budgets(rkv_hash *h, const rkv_eval_options *o, const rkv_model_info *info)
+{
+    const int n = info->n_layer * info->n_kv_head;
+    int *budget = rkv_mem_alloc((size_t)n * sizeof *budget);
+    for (int i = 0; budget && i < o->n_policy; i++) {
+        rkv_policy p = o->policy[i].policy;
+        p.budget_kind = RKV_BUDGET_SHARE;
+        p.budget = 0.5;
+        if (!strcmp(p.allocator, "file") &&
+            !rkv_budget_heads(budget, NULL, &p, info->n_layer, info->n_kv_head, NULL, 1 << 20, 1.0,
+                              NULL))
+            rkv_hash_add(h, budget, (size_t)n * sizeof *budget);
+    }
+    rkv_mem_free(budget);
+}
+
+static uint64_t hash_files(const rkv_profile *p, const rkv_eval_options *o,
+                           const rkv_model_info *info)
 {
     rkv_hash h = rkv_hash_init();
+    hash_budgets(&h, o, info);
     for (int l = 0; p && l < rkv_profile_n_layer(p); l++) {
         const double s = rkv_profile_sensitivity(p, l);
+        const double local = rkv_profile_local(p, l);
         rkv_hash_add(&h, &s, sizeof s);
+        rkv_hash_add(&h, &local, sizeof local);
         hash_curves(&h, p, l, rkv_profile_n_kv_head(p));
     }
     return rkv_hash_end(&h);
@@ -85,9 +106,9 @@ static rkv_status open_store(run *r, rkv_error *e)
     for (int i = 0; i < o->n_policy; i++)
         p = o->policy[i].policy.profile ? o->policy[i].policy.profile : p;
     rkv_text_printf(&t, "model %s, protocol %c, context %d, length %d, response %d, raw %d, "
-                    "cache %s %s, profile %016llx, %s", info->fingerprint, o->protocol, o->n_ctx,
+                    "cache %s %s, files %016llx, %s", info->fingerprint, o->protocol, o->n_ctx,
                     o->max_length, o->response, o->raw, o->k_type, o->v_type,
-                    (unsigned long long)hash_profile(p), o->settings ? o->settings : "");
+                    (unsigned long long)hash_files(p, o, info), o->settings ? o->settings : "");
     const rkv_status s = t.bad ? rkv_fail(e, RKV_E_MEM, "eval: out of memory")
                                : rkv_store_open(&r->store, o->db, t.data, info, o->protocol, e);
     rkv_text_free(&t);

@@ -140,6 +140,8 @@ static void rope_rows(void *ctx, int first, int end)
 void rkv_block_rope(const rkv_model *m, rkv_step *s, int l)
 {
     row_job j = {.m = m, .s = s, .l = l};
+    if (s->look)
+        s->look(s->look_ctx, s, l);
     rkv_team_ranges(s->team, rope_rows, &j, s->n_tok, GRAIN);
 }
 

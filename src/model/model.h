@@ -115,6 +115,9 @@ typedef struct rkv_step {
      */
     void (*attend)(void *ctx, struct rkv_step *s, int l);
     void *attend_ctx;
+    /* Is shown q before it is rotated; NULL: nobody looks. */
+    void (*look)(void *ctx, const struct rkv_step *s, int l);
+    void *look_ctx;
 } rkv_step;
 
 /* Floats of scratch for the members h .. up of a step with n_tok rows, and their placement. */

@@ -100,7 +100,7 @@ int rkv_budget_share(double share, int n)
 rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_layer, int n,
                           double bytes_per_token, rkv_error *e)
 {
-    const int floor_tokens = p->window + RKV_FLOOR_EXTRA;
+    const int floor_tokens = rkv_policy_floor(p);
     double want = n;
     char shown[40] = "full";
     if (p->budget_kind == RKV_BUDGET_SHARE) {
@@ -115,6 +115,10 @@ rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_layer, int n,
         snprintf(shown, sizeof shown, "%g bytes", p->budget);
     }
     if (want >= n || n <= floor_tokens) {       /* nothing to remove: the prompt is left alone */
+        if (want < n)
+            rkv_log(RKV_LOG_WARN, "budget %s: the prompt of %d tokens is kept whole, since it is "
+                    "not longer than the floor of %d (window %d + %d)", shown, n, floor_tokens,
+                    p->window, p->n_sink);
         *cap = n;
         return RKV_OK;
     }
@@ -124,7 +128,7 @@ rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_layer, int n,
             "budget %s of a prompt of %d tokens is %.0f per layer and head, below "
             "the floor of %d (window %d + %d); ask for at least %.4g %%, or for a smaller "
             "window",
-            shown, n, want, floor_tokens, p->window, RKV_FLOOR_EXTRA,
+            shown, n, want, floor_tokens, p->window, p->n_sink,
             ceil(1000.0 * floor_tokens / n) / 10.0);
     *cap = (int)want;
     return RKV_OK;
@@ -140,10 +144,27 @@ static void bound_weights(double *w, int n, double gamma)
         w[u] *= n / sum;
 }
 
+/* Budgets that are not exact, and how far they are from it. */
+static void divide_as_published(int *b, const rkv_division *d, const rkv_allocator *a)
+{
+    int64_t sum = 0;
+    a->published(b, d);
+    for (int u = 0; u < d->n; u++)
+        sum += b[u];
+    if (sum != d->total)
+        rkv_log(RKV_LOG_WARN, "allocator %s, published steps: %lld tokens for a budget of %lld "
+                "(%+.2f %%)", a->name, (long long)sum, (long long)d->total,
+                100.0 * (double)(sum - d->total) / (double)d->total);
+}
+
 /* b[u] of the units, by the policy's allocator. x: n doubles, part: n of scratch. */
 static rkv_status divide(int *b, const rkv_division *d, double *x, rkv_part *part, rkv_error *e)
 {
     const rkv_allocator *a = rkv_allocator_find(d->p->allocator);
+    if (a->published && d->p->published && d->total < (int64_t)d->n * d->hi) {
+        divide_as_published(b, d, a);
+        return RKV_OK;
+    }
     if (a->shares) {
         RKV_TRY(a->shares(x, d, e));
         for (int u = 0; u < d->n; u++)
@@ -164,7 +185,9 @@ static rkv_status divide_layers(int *budget, rkv_division *d, rkv_unit *unit, in
                                 rkv_error *e)
 {
     const int n_head = d->n_kv_head, n_layer = d->n;
-    if (rkv_allocator_find(d->p->allocator)->by_head && !d->p->unit_layers) {
+    const rkv_allocator *a = rkv_allocator_find(d->p->allocator);
+    if (a->by_head && !d->p->unit_layers &&
+        !(a->needs_budgets && !rkv_budgets_by_head(d->p->budgets))) {
         d->n = n_layer * n_head;
         for (int u = d->n - 1; u >= 0; u--)
             unit[u] = (rkv_unit){unit[u / n_head].layer, u % n_head};
@@ -221,12 +244,14 @@ rkv_status rkv_budget_heads(int *budget, int *cap_out, const rkv_policy *p, int 
     for (int i = 0; i < n_head; i++)
         budget[i] = n_token;
     rkv_status s = RKV_OK;
+    if (!n && rkv_policy_active(p))
+        rkv_log(RKV_LOG_WARN, "budget: every layer has a sliding window; nothing is removed");
     if (n && rkv_policy_active(p)) {
         s = rkv_policy_check_profile(p, e);
         if (!s)
             s = rkv_budget_cap(&cap, p, n, n_token, bytes_per_token, e);
         rkv_division d = {.p = p, .unit = unit, .n = n, .n_kv_head = n_kv_head, .hi = n_token,
-                          .lo = cap < n_token ? p->window + RKV_FLOOR_EXTRA : n_token};
+                          .lo = cap < n_token ? rkv_policy_floor(p) : n_token};
         if (!s)
             s = divide_layers(budget, &d, unit, cap, e);
     }

@@ -78,16 +78,18 @@ void rkv_add_ranks(float *rank, const float *x, int n, uint32_t *work)
     }
 }
 
-/* The k-th largest key (k >= 1), byte by byte from the top; *above = keys larger than it. */
-static uint32_t kth_largest(const uint32_t *key, int n, int k, int *above)
+/* The k-th largest (k >= 1) of n keys in each of n_row rows, byte by byte from the top; *above =
+ * keys larger than it. */
+static uint32_t kth_largest(uint32_t *const *key, int n_row, int n, int64_t k, int64_t *above)
 {
     uint32_t prefix = 0, known = 0;
-    int left = k;
+    int64_t left = k;
     for (int shift = 24; shift >= 0; shift -= 8) {
-        int count[256] = {0};
-        for (int i = 0; i < n; i++)
-            if ((key[i] & known) == prefix)
-                count[key[i] >> shift & 255]++;
+        int64_t count[256] = {0};
+        for (int r = 0; r < n_row; r++)
+            for (int i = 0; i < n; i++)
+                if ((key[r][i] & known) == prefix)
+                    count[key[r][i] >> shift & 255]++;
         int digit = 255;
         while (count[digit] < left)
             left -= count[digit--];
@@ -105,11 +107,11 @@ void rkv_keep_best(int32_t *keep, const float *score, int n, int window, int bud
     const int n_scored = n - window, want = budget - window;
     int n_keep = 0;
     if (want > 0) {
-        int above;
+        int64_t above;
         for (int t = 0; t < n_scored; t++)
             order[t] = order_key(score[t]);
-        const uint32_t cut = kth_largest(order, n_scored, want, &above);
-        int ties = want - above; /* of the keys equal to the cut, the lowest positions */
+        const uint32_t cut = kth_largest(&order, 1, n_scored, want, &above);
+        int64_t ties = want - above; /* of the keys equal to the cut, the lowest positions */
         for (int t = 0; t < n_scored; t++)
             if (order[t] > cut || (order[t] == cut && ties-- > 0))
                 keep[n_keep++] = t;
@@ -117,4 +119,107 @@ void rkv_keep_best(int32_t *keep, const float *score, int n, int window, int bud
     for (int t = n_scored; t < n; t++)
         keep[n_keep++] = t;
     assert(n_keep == budget);
+}
+
+/* ---- budgets of heads by their scores ---- */
+
+/* Tokens beside the window that no head falls below: those of the floor, where the allocator has
+ * given as many. */
+static int least_of(const int *b, int n_head, const rkv_policy *p)
+{
+    int least = rkv_policy_floor(p) - p->window;
+    for (int h = 0; h < n_head; h++)
+        least = b[h] - p->window < least ? b[h] - p->window : least;
+    return least;
+}
+
+/* count[h] = how many of the k best of all rows lie in row h; equal ones: the lower head wins. */
+static void count_best(int *count, uint32_t *const *key, int n_row, int n, int64_t k)
+{
+    int64_t above = 0;
+    const uint32_t cut = k > 0 ? kth_largest(key, n_row, n, k, &above) : 0;
+    int64_t ties = k - above;
+    for (int h = 0; h < n_row; h++) {
+        count[h] = 0;
+        for (int t = 0; k > 0 && t < n; t++)
+            if (key[h][t] > cut || (key[h][t] == cut && ties-- > 0))
+                count[h]++;
+    }
+}
+
+/* The share of a head's attention that its best `top` positions hold. */
+static double top_share(const float *score, uint32_t *key, int n, int top)
+{
+    int64_t above = 0;
+    double best = 0.0, all = 0.0, at_cut = 0.0;
+    if (top <= 0)
+        return 0.0;
+    for (int t = 0; t < n; t++)
+        key[t] = order_key(score[t]);
+    const uint32_t cut = kth_largest(&key, 1, n, top, &above);
+    for (int t = 0; t < n; t++) {
+        if (!isfinite(score[t]))                /* stays in any case */
+            continue;
+        all += (double)score[t];
+        if (key[t] > cut)
+            best += (double)score[t];
+        else if (key[t] == cut)
+            at_cut = (double)score[t];
+    }
+    return all > 0.0 ? (best + at_cut * (double)(top - above)) / all : 0.0;
+}
+
+/* As published: scores weighted by what the head's own budget catches of them; of the count that a
+ * head gets so and of its own budget the safeguard's mixture. */
+static void split_mixed(int *b, int n_head, const rkv_policy *p, float *const *score,
+                        uint32_t *const *work, int n)
+{
+    const int n_scored = n - p->window, least = least_of(b, n_head, p);
+    int64_t total = 0;
+    double share[RKV_MAX_SPLIT];
+    rkv_part part[RKV_MAX_SPLIT];
+    int count[RKV_MAX_SPLIT];
+    for (int h = 0; h < n_head; h++) {
+        const float weight = (float)top_share(score[h], work[h], n_scored, b[h] - p->window);
+        for (int t = 0; t < n_scored; t++)
+            work[h][t] = order_key(score[h][t] * weight);
+        total += b[h] - p->window;
+    }
+    count_best(count, work, n_head, n_scored, total);
+    for (int h = 0; h < n_head; h++)
+        share[h] = fmax(count[h] * (1.0 - p->safeguard) + p->safeguard * (b[h] - p->window), 1e-9);
+    rkv_divide(b, share, n_head, total, least, n_scored, 0.0, part);
+    for (int h = 0; h < n_head; h++)
+        b[h] += p->window;
+}
+
+/* As kvpress does it: each head's best are sure of their place, the others compete. */
+static void split_forced(int *b, int n_head, const rkv_policy *p, float *const *score,
+                         uint32_t *const *work, int n)
+{
+    const int n_scored = n - p->window, least = least_of(b, n_head, p);
+    int64_t total = 0;
+    for (int h = 0; h < n_head; h++) {
+        int64_t above = 0;
+        int sure = (int)floor(p->safeguard * b[h] + 1e-9) - p->window;
+        sure = sure > least ? sure : least;
+        for (int t = 0; t < n_scored; t++)
+            work[h][t] = order_key(score[h][t]);
+        const uint32_t cut = sure > 0 ? kth_largest(&work[h], 1, n_scored, sure, &above) : 0;
+        int64_t ties = sure - above;
+        for (int t = 0; sure > 0 && t < n_scored; t++)
+            if (work[h][t] > cut || (work[h][t] == cut && ties-- > 0))
+                work[h][t] = UINT32_MAX;
+        total += b[h] - p->window;
+    }
+    count_best(b, work, n_head, n_scored, total);
+    for (int h = 0; h < n_head; h++)
+        b[h] += p->window;
+}
+
+void rkv_split_budget(int *b, int n_head, const rkv_policy *p, float *const *score,
+                      uint32_t *const *work, int n)
+{
+    assert(n_head <= RKV_MAX_SPLIT);
+    (p->adakv_forced ? split_forced : split_mixed)(b, n_head, p, score, work, n);
 }

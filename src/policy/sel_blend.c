@@ -36,6 +36,6 @@ static void score(const rkv_policy *p, const rkv_observed *o, float *out, float 
 }
 
 const rkv_selector rkv_selector_blend = {
-    .name = "blend", .needs_recent = 1, .n_query = n_query, .scratch = scratch_floats,
-    .score = score,
+    .name = "blend", .needs_recent = 1, .needs_window = 1, .n_query = n_query,
+    .scratch = scratch_floats, .score = score,
 };

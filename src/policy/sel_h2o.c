@@ -12,4 +12,12 @@ static void score(const rkv_policy *p, const rkv_observed *o, float *out, float 
         out[t] = o->mass[t] / (float)o->n_group;
 }
 
-const rkv_selector rkv_selector_h2o = {.name = "h2o", .needs_mass = 1, .score = score};
+static int queries(const rkv_policy *p, int n)
+{
+    (void)p;
+    return n;
+}
+
+const rkv_selector rkv_selector_h2o = {
+    .name = "h2o", .needs_mass = 1, .score = score, .queries = queries,
+};

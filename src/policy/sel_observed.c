@@ -11,4 +11,12 @@ static void score(const rkv_policy *p, const rkv_observed *o, float *out, float 
         out[t] = o->mass[t] / ((float)o->n_group * (float)(n - t));
 }
 
-const rkv_selector rkv_selector_observed = {.name = "observed", .needs_mass = 1, .score = score};
+static int queries(const rkv_policy *p, int n)
+{
+    (void)p, (void)n;
+    return 1;
+}
+
+const rkv_selector rkv_selector_observed = {
+    .name = "observed", .needs_mass = 1, .score = score, .queries = queries,
+};

@@ -14,12 +14,17 @@ static int n_query(const rkv_policy *p)
     return p->window;
 }
 
-static size_t scratch_floats(const rkv_policy *p, int n, int n_group, int d_head)
+size_t rkv_query_mass_floats(int n_query, int n, int n_group, int d_head)
 {
-    const size_t rows = (size_t)p->window * (size_t)n_group;
+    const size_t rows = (size_t)n_query * (size_t)n_group;
     return 2 * (size_t)TILE * (size_t)d_head        /* a tile of keys, and transposed */
            + rows * (TILE + 2)                      /* its scores; maximum and sum of each row */
-           + ((size_t)n_group + 1) * (size_t)n;     /* sums per query head; one row pooled */
+           + (size_t)n_group * (size_t)n;           /* sums per query head */
+}
+
+static size_t scratch_floats(const rkv_policy *p, int n, int n_group, int d_head)
+{
+    return rkv_query_mass_floats(p->window, n, n_group, d_head) + (size_t)n;    /* a row pooled */
 }
 
 typedef struct work {           /* the scratch, cut up */
@@ -54,12 +59,12 @@ static void tile_scores(const rkv_observed *o, const work *w, int t0, int n)
                 w->score[(ptrdiff_t)i * TILE + t] = -INFINITY;
 }
 
-/* sum[g][t] = sum over the window's queries of their attention to t < n_scored. Two passes over the
- * keys: the first finds each row's maximum and sum, the second adds up; no row is ever stored
- * whole. */
-static void window_mass(const rkv_observed *o, const work *w, int n_scored)
+/* Two passes over the keys: the first finds each row's maximum and sum, the second adds up; no row
+ * is ever stored whole. */
+float *rkv_query_mass(const rkv_observed *o, int n_scored, float *scratch)
 {
     const rkv_ops *ops = &o->be->ops;
+    const work parts = cut(o, scratch), *w = &parts;
     const int rows = o->n_query * o->n_group, n = o->kv.n_slot;
     for (int i = 0; i < rows; i++)
         w->m[i] = -INFINITY, w->l[i] = 0.0f;
@@ -80,6 +85,7 @@ static void window_mass(const rkv_observed *o, const work *w, int n_scored)
             ops->add[RKV_DT_f32](w->sum + (ptrdiff_t)(i % o->n_group) * n + t0, s, len);
         }
     }
+    return w->sum;
 }
 
 static void pool(const rkv_policy *p, float *out, const float *x, int n)
@@ -105,7 +111,7 @@ static void score(const rkv_policy *p, const rkv_observed *o, float *out, float 
     const rkv_ops *ops = &o->be->ops;
     const work w = cut(o, scratch);
     const int n = o->kv.n_slot, n_scored = n - p->window;
-    window_mass(o, &w, n_scored);
+    rkv_query_mass(o, n_scored, scratch);
     if (!p->pool_before_mean) {
         group_mean(ops, w.pooled, w.sum, n, o->n_group, n_scored);
         pool(p, out, w.pooled, n_scored);
@@ -119,6 +125,13 @@ static void score(const rkv_policy *p, const rkv_observed *o, float *out, float 
     group_mean(ops, out, w.sum, n, o->n_group, n_scored);
 }
 
+static int queries(const rkv_policy *p, int n)
+{
+    (void)n;
+    return p->window;
+}
+
 const rkv_selector rkv_selector_snapkv = {
-    .name = "snapkv", .n_query = n_query, .scratch = scratch_floats, .score = score,
+    .name = "snapkv", .needs_window = 1, .n_query = n_query, .scratch = scratch_floats,
+    .score = score, .queries = queries,
 };

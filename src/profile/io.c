@@ -99,6 +99,12 @@ double rkv_profile_sensitivity(const rkv_profile *p, int l)
     return l >= 0 && l < p->n_layer ? p->sensitivity[l].mean : (double)NAN;
 }
 
+double rkv_profile_local(const rkv_profile *p, int l)
+{
+    const rkv_layer_signal *local = p->extra[RKV_EXTRA_LOCAL];
+    return local && l >= 0 && l < p->n_layer ? local[l].mean : (double)NAN;
+}
+
 static int other_rope(const rkv_profile *p, const rkv_model_info *i)
 {
     return p->rope_scaling && (strcmp(p->rope_scaling, i->rope_scaling) ||
