@@ -67,13 +67,14 @@ def study(r):
            f"layer (blend), with 95 % intervals over examples; of the estimated with the measured damage of single KV "
            f"heads that keep 3, 10 and 30 %; and of two halves of the examples; {r['cpu']}; `bench/profile_study.py`. "
            "RippleKV's authors report 0.799 for sensitivity and 0.359 for the layer index, on larger models.", "",
-           "| model | examples | sensitivity | local signal | layer index | random order | estimated curves | "
-           "examples recommended |", "|---|---|---|---|---|---|---|---|"]
+           "| model | layers | examples | sensitivity | local signal | layer index | random order | estimated curves | "
+           "examples recommended |", "|---|---|---|---|---|---|---|---|---|"]
     between = lambda x: f"{x['spearman']:.2f} ({x['spearman_95'][0]:.2f} to {x['spearman_95'][1]:.2f})" if x else ""
     for name, m in r["report"].items():
         for series, c in m.get("curves", {}).items():
             d = m["selectors"]["with_damage"][series]
-            out.append(f"| {name} | {d['examples']} | {between(d.get('sensitivity'))} | {between(d.get('local'))} | "
+            layers = len(r["models"][name]["series"][series]["layers"])
+            out.append(f"| {name} | {layers} | {d['examples']} | {between(d.get('sensitivity'))} | {between(d.get('local'))} | "
                        f"{d['layer_index']:.2f} | {d['random']:.2f} | {', '.join(f'{x:.2f}' for x in c.values())} | "
                        f"{(m.get('examples') or {}).get('recommended') or ''} |")
     groups = [(name, kind, [v for v in m[kind].values() if "spearman" in v]) for name, m in r["report"].items()
