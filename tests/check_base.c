@@ -291,6 +291,17 @@ static void check_text(void)
           e.text);
     rkv_mem_free(back);
     CHECK(rkv_json_read_file(&back, &n, path, 4, &e) == RKV_E_FORMAT, "too large");
+    struct stat st;
+    char link[] = "/tmp/rkv-check-link-XXXXXX";
+    const int at = mkstemp(link);
+    close(at);
+    unlink(link);
+    CHECK(!chmod(path, 0604) && !symlink(path, link), "a link");
+    CHECK(!rkv_file_replace(link, "more", 4, &e), "%s", e.text);
+    CHECK(!lstat(link, &st) && S_ISLNK(st.st_mode), "the link stays one");
+    CHECK(!lstat(path, &st) && S_ISREG(st.st_mode) && st.st_size == 4, "its file is written");
+    CHECK((st.st_mode & 07777) == 0604, "with its mode, not %o", (unsigned)st.st_mode);
+    unlink(link);
     CHECK(rkv_json_read_file(&back, &n, "/dev/zero", 4, &e) == RKV_E_IO, "not a regular file");
     CHECK(rkv_file_replace("/nonexistent/x", "", 0, &e) == RKV_E_IO, "no folder");
     unlink(path);

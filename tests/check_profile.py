@@ -278,6 +278,49 @@ def check_verdict():
     refused("three things", USAGE, ["--merge", "--check"], "profile", "--check", "deep.json", "--merge", "deep.json")
 
 
+def check_overwrites():
+    """No output over an input or another output, by whatever name or link; nothing is touched."""
+    for name in ("part1", "part2"):
+        good(name, *SMALL, "--shard", f"{name[-1]}/2", "-o", f"{name}.json")
+    for name, source in (("in.gguf", "m.gguf"), ("in.jsonl", "data"), ("shown.json", "profile.json"), ("in.ids", "five")):
+        pathlib.Path(name).write_bytes(pathlib.Path(source).read_bytes())
+    for i in (1, 2):
+        pathlib.Path(f"in-0000{i}-of-00002.gguf").write_bytes(b"shard")
+    pathlib.Path("link").symlink_to("in.jsonl")
+    os.link("in.gguf", "hard")
+    work = ["profile", "-m", "in.gguf", "--data", "in.jsonl"]
+    inputs = [p for p in pathlib.Path().iterdir() if p.is_file()]
+    before = {p: p.read_bytes() for p in inputs}
+    for parts, args in (
+            (["-o: './in.gguf'", "the -m"], [*work, "-o", "./in.gguf"]), (["the -m"], [*work, "-o", "hard"]),
+            (["the -m"], [*work, "-m", "in-00001-of-00002.gguf", "-o", "in-00002-of-00002.gguf"]),
+            (["the --data; name another file"], [*work, "-o", "in.jsonl"]), (["the --data"], [*work, "-o", "link"]),
+            (["--html: 'in.jsonl'"], [*work, "-o", "x.json", "--html", "in.jsonl"]),
+            (["'./new.json'", "the -o"], [*work, "-o", "new.json", "--html", "./new.json"]),
+            (["the -o"], [*work, "-o", "folder/new.json", "--html", "folder/../folder/new.json"]),
+            (["among the parts"], ["profile", "--merge", "part1.json", "part2.json", "-o", "part1.json"]),
+            (["the --show"], ["profile", "--show", "shown.json", "--html", "./shown.json"]),
+            (["--logits", "the --ids"], ["score", "-m", "in.gguf", "--ids", "in.ids", "--logits", "in.ids"]),
+            (["--logits", "the -m"], ["score", "-m", "in.gguf", "--ids", "in.ids", "--logits", "hard"]),
+            (["--write", "the -m"], ["eval", "-m", "in.gguf", "--needle", "100", "--write", "in.gguf"]),
+            (["--db", "the --data"], ["eval", "-m", "in.gguf", "--data", "in.jsonl", "--db", "in.jsonl"]),
+            (["-o: the name", "empty"], [*work, "-o", ""]),
+            (["--html: the name", "empty"], [*work, "-o", "x.json", "--html", ""])):
+        refused(" ".join(args), USAGE, parts, *args)
+    check(all(p.read_bytes() == before[p] for p in inputs), "every input is as it was")
+    good("devices are no files", *SMALL, "-o", "/dev/null", "--html", "/dev/null")
+    good("a file through a link", *SMALL, "-o", "folder/made.json")
+    for p in ("link", "out"):
+        pathlib.Path(p).unlink(missing_ok=True)
+    pathlib.Path("out").symlink_to("folder/made.json")
+    pathlib.Path("folder/made.json").write_text("old")
+    os.chmod("folder/made.json", 0o600)
+    good("a file through a link", *SMALL, "-o", "out")
+    made = pathlib.Path("folder/made.json")
+    check(pathlib.Path("out").is_symlink() and made.stat().st_mode & 0o777 == 0o600 and
+          made.read_bytes() == pathlib.Path("profile.json").read_bytes(), "link and mode stay")
+
+
 def check_settings():
     for option, values, what in (("signals", ["x", "values,", ",", "Values", "keys,values+keys"], "head-curves"),
                                  ("grid", ["0", "100", "20,10", "5,5", "x", "", "5;10", ",".join(map(str, range(1, 34)))],
@@ -306,7 +349,7 @@ def check_settings():
 
 
 def tests():
-    always = [check_settings, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
+    always = [check_overwrites, check_settings, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
     if without_sqlite() or sqlite3 is None:
         skip(60, "no SQLite in this build or in Python")
         return always

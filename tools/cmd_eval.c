@@ -224,6 +224,8 @@ int cmd_eval(const opts *o)
     if (o->score)
         return score_file(o);
     int code = read_settings(&s, o);
+    if (!code)
+        code = check_outputs(o);
     if (!code && !o->write)
         code = read_policies(&s, o);
     if (!code && !o->write && !o->shard)

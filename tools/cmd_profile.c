@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,12 +140,11 @@ static int check_output(const char *path)
     struct stat st;
     if (!path)
         return 0;
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    const int n = slash ? (int)(slash - path) + 1 : 0;
+    char folder[PATH_MAX], real[PATH_MAX];
     const int there = !stat(path, &st);
-    int bad = snprintf(folder, sizeof folder, "%.*s.", n, path) >= (int)sizeof folder
-                  ? ENAMETOOLONG : there && S_ISDIR(st.st_mode) ? EISDIR : 0;
+    const char *at = there && realpath(path, real) ? real : path;
+    int bad = !folder_of(folder, sizeof folder, at) ? ENAMETOOLONG
+              : there && S_ISDIR(st.st_mode)        ? EISDIR : 0;
     if (!bad && access(there && !S_ISREG(st.st_mode) ? path : folder, W_OK))
         bad = errno;
     if (!bad)
@@ -295,16 +295,13 @@ static int check_words(const opts *o)
         return usage("profile: --merge, --check, --shard and --show are different things");
     if (o->html && (o->check || o->shard))
         return usage("profile: --html is of a whole profile: not with --check or --shard");
-    if (o->html && ((o->output && !strcmp(o->html, o->output)) ||
-                    (o->show && !strcmp(o->html, o->show))))
-        return usage("profile: --html names the profile itself, '%.80s'", o->html);
     if (o->show && o->output)
         return usage("profile: --show writes no profile, -o is not for it");
     if (!o->data && !o->merge && !o->show)
         return usage("profile: name the calibration examples with --data FILE.jsonl");
     if (!o->output && !o->check && !o->show)
         return usage("profile: name the profile to write with -o FILE.json");
-    return 0;
+    return check_outputs(o);
 }
 
 /* Started by mpirun, the ranks share the examples, and one mapping of the weights on each machine:

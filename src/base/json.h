@@ -60,8 +60,9 @@ void rkv_text_free(rkv_text *t);
  * an append had failed; then t is freed. */
 int rkv_text_take(rkv_text *t, char **text, size_t *n);
 
-/* Writes n bytes to path by temporary file, fsync, rename and fsync of the folder. What is there
- * and is no regular file (a device, a pipe) is written in place. RKV_E_IO. */
+/* Writes n bytes to path by temporary file, fsync, rename and fsync of the folder. A file that is
+ * there keeps its mode, a link stays and its file is replaced. What is there and is no regular file
+ * (a device, a pipe) is written in place. RKV_E_IO. */
 rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_error *e);
 
 #endif
