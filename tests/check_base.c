@@ -201,6 +201,8 @@ static void check_json(void)
     check_refused("{'a':1}", "not JSON");
     check_refused("[1e999]", "out of range");
     check_refused("{\"a\":NaN}", "not JSON");
+    check_refused("{\"a\":\"\xe9 \"}", "not UTF-8 at byte 6");
+    check_refused("\"\xed\xa0\x80\"", "not UTF-8 at byte 1");
     char deep[400];
     memset(deep, '[', 200);
     memset(deep + 200, ']', 199);

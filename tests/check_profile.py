@@ -154,6 +154,26 @@ def check_interrupted():
         check(r.rc == INTERRUPTED and r.one_line() and "--resume" in r.err, f"SIGINT in {name}: {r}")
         check(took < (20 if SANITIZED else 1), f"SIGINT in {name}: {took:.2f} s")
         check(not pathlib.Path("x.json").exists(), "no profile of an interrupted run")
+    long = ["profile", "-m", "slow.gguf", "--data", "huge", "-o", "x.json"]
+    p = start(*long)
+    wait_for_work(p)
+    p.send_signal(signal.SIGHUP)
+    r = finish(p)
+    check(r.rc == INTERRUPTED and r.one_line() and "--resume" in r.err, f"SIGHUP: {r}")
+    p = start(*long)
+    wait_for_work(p)
+    for sig in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+        p.send_signal(sig)
+    r = finish(p)
+    check(r.rc in (128 + signal.SIGINT, 128 + signal.SIGTERM) and r.one_line() and "a second time" in r.err,
+          f"two signals: {r}")
+    p = start(*long, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    wait_for_work(p)
+    p.send_signal(signal.SIGHUP)
+    time.sleep(0.5)
+    check(p.poll() is None, "SIGHUP that nohup ignores")
+    p.kill()
+    finish(p)
 
 
 def check_progress():
@@ -215,7 +235,7 @@ def check_shards():
         refused(name, INPUT, ["broken.json: ", what], *merge, "broken.json", "-o", "x.json")
     refused("no part", INPUT, ["absent: "], *merge, "absent", "-o", "x.json")
     refused("nothing to merge", USAGE, ["--merge"], "profile", "--merge", "-o", "x.json")
-    for value in ("0/2", "3/2", "1", "1/0", "a/b", "1/2x", ""):
+    for value in ("0/2", "3/2", "1", "1/0", "a/b", "1/2x", "", "4294967297/4294967298", "1/1048577", "+1/2", "1/ 2"):
         refused(f"--shard {value}", USAGE, [f"--shard: '{value}'", "1/4"], *args, "--shard", value, "-o", "x.json")
     refused("a stable shard", USAGE, ["shard"], *args, "--shard", "1/2", "--until-stable", "-o", "x.json")
 
@@ -326,9 +346,17 @@ def check_settings():
                                  ("grid", ["0", "100", "20,10", "5,5", "x", "", "5;10", ",".join(map(str, range(1, 34)))],
                                   "ascending"),
                                  ("damage-budget", ["0", "100%", "x", "10,20", "-5"], "percentage"),
-                                 ("selector", ["full", "nope"], "full")):
+                                 ("selector", ["full", "nope", "curve", "snapkv:uniform"],
+                                  "expected one of full, streaming, snapkv, h2o, observed, tova, knorm, expected, blend (")):
         for value in values:
             refused(f"--{option} {value}", USAGE, [value.split(",")[-1 if option == "signals" else 0], what], *SMALL, f"--{option}", value, "-o", "x.json")
+    refused("no signals", USAGE, ["--signals: ''"], *SMALL, "--signals", "", "-o", "x.json")
+    verify = ["profile", "--check", "profile.json", *SMALL[1:]]
+    refused("-o of --check", USAGE, ["--check writes no profile"], *verify, "-o", "zz.json")
+    env = {"RIPPLEKV_OUTPUT": "profile.json", "RIPPLEKV_HTML": "zz.html"}
+    good("-o of the environment", "profile", "--show", "profile.json", env={"RIPPLEKV_OUTPUT": "profile.json"})
+    refused("no -o", USAGE, ["-o FILE"], *SMALL, env={})
+    good_json("-o of the environment", *verify, "--json", env=env)
     got = good_json("settings", *SMALL, "--signals", "damage,head-curves,layer-curves", "--grid", "12.5%,40", "-o", "x.json",
                     "--json", "--damage-budget", "25")
     check([(c["kind"], c["unit"], c["grid"]) for c in got["curves"]] ==

@@ -1,6 +1,7 @@
 #include "config.h"
 #include "common.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -57,10 +58,19 @@ int no_memory(const char *what)
 
 static volatile sig_atomic_t caught;
 
+static void write_stderr(const char *text)
+{
+    const ssize_t n = write(STDERR_FILENO, text, strlen(text));
+    (void)n;                                    /* there is nobody left to tell */
+}
+
 static void on_signal(int sig)
 {
-    if (caught)
+    if (caught) {
+        write_stderr(bar_shown ? "\r\033[K" : "");
+        write_stderr("rkv: interrupted a second time: ended at once\n");
         _exit(128 + sig);
+    }
     caught = 1;
 }
 
@@ -71,10 +81,12 @@ int interrupted(void)
 
 void catch_signals(void)
 {
-    struct sigaction a = {.sa_handler = on_signal};
+    struct sigaction a = {.sa_handler = on_signal}, old;
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
+    if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &a, NULL);
 }
 
 /* ---- a model file that goes away ---- */
@@ -82,12 +94,6 @@ void catch_signals(void)
 static char lost_file[512] = "rkv: a mapped file";
 static const char lost_why[] = ": cannot be read any more: it became shorter while in use, or its "
                                "disk failed\n";
-
-static void write_stderr(const char *text)
-{
-    const ssize_t n = write(STDERR_FILENO, text, strlen(text));
-    (void)n;                                    /* there is nobody left to tell */
-}
 
 /* The page that was touched is lost, and with it the work: nothing can be returned to. */
 static void on_lost_page(int sig, siginfo_t *info, void *context)
@@ -442,6 +448,20 @@ int find_template(char **text, const char *name)
         return read_text(text, &n, name);
     *text = strdup(builtin);
     return *text ? 0 : no_memory("chat template");
+}
+
+int read_shard(int *shard, int *n_shard, const char *text)
+{
+    enum { MOST = 1 << 20 };
+    char *end = NULL, *tail = NULL;
+    const long i = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : 0;
+    const long n = end && *end == '/' && isdigit((unsigned char)end[1])
+                       ? strtol(end + 1, &tail, 10) : 0;
+    if (!tail || *tail || i < 1 || i > n || n > MOST)
+        return usage("--shard: '%.40s', expected I/N with I from 1 to N, such as 1/4", text);
+    *shard = (int)i;
+    *n_shard = (int)n;
+    return 0;
 }
 
 static int not_ids(const char *path, const char *what)

@@ -137,7 +137,8 @@ static const option table[] = {
      "expected: added to the attention before that"},
     {"kv-adakv", NULL, NULL, CHOICE, AT(adakv), "published", 0, 0, SETTINGS, "published|kvpress",
      "adakv: a part of its budget is certain to a head, or its best tokens are"},
-    {"kv-safeguard", NULL, NULL, REAL, AT(safeguard), "0.2", 0, 1, SETTINGS, "A", "adakv: that part"},
+    {"kv-safeguard", NULL, NULL, REAL, AT(safeguard), "0.2", 0, 1, SETTINGS, "A",
+     "adakv: that part"},
     {"kv-first-stage", NULL, NULL, REAL, AT(first_stage), "0.5", 0, 1, SETTINGS, "A",
      "criticalkv: part of the budget that goes by attention alone"},
     {"kv-critical-epsilon", NULL, NULL, REAL, AT(critical_epsilon), "0.0001", 0, 1e6, SETTINGS,
@@ -154,7 +155,8 @@ static const option table[] = {
     {"cache-type-v", "ctv", NULL, TEXT, AT(type_v), "f16", 0, 0, SETTINGS, "TYPE",
      "type of cached values: f16, f32, bf16, q8_0, q4_0"},
     {"data", NULL, NULL, TEXT, AT(data), NULL, 0, 0, CMD_PROFILE, "FILE",
-     "calibration examples, JSONL: prompt or prompt_ids; answers, response_ids"},
+     "calibration examples, JSONL: prompt (text) or prompt_ids; answers (array of texts) or "
+     "response_ids"},
     {"data", NULL, NULL, TEXT, AT(data), NULL, 0, 0, CMD_EVAL, "FILE|FOLDER",
      "samples, JSONL: task, prompt (or prompt_ids, or LongBench's context and input), answers; a "
      "folder's TASK.jsonl"},

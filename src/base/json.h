@@ -12,8 +12,9 @@
 
 #include "base/err.h"
 
-/* Parses n bytes of text, which hold one value, no key twice and no NUL, escaped or not; the tree
- * belongs to the caller (cJSON_Delete). RKV_E_FORMAT, RKV_E_MEM. */
+/* Parses n bytes of UTF-8, which hold one value, no key twice and no NUL, escaped or not; the tree
+ * belongs to the caller (cJSON_Delete). A source that ends in ": line N" is a line of JSONL.
+ * RKV_E_FORMAT, RKV_E_MEM. */
 rkv_status rkv_json_parse(cJSON **out, const char *text, size_t n, const char *source,
                           rkv_error *e);
 

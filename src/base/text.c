@@ -201,7 +201,7 @@ rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_e
     rkv_status s = RKV_OK;
     const int fd = open_beside(tmp, len, to, there ? st.st_mode & 0777 : 0666);
     if (fd < 0) {
-        s = rkv_fail(e, RKV_E_IO, "%s: cannot create: %s", tmp, strerror(errno));
+        s = rkv_fail(e, RKV_E_IO, "%s: cannot create: %s", path, strerror(errno));
     } else {
         int bad = there && fchmod(fd, st.st_mode & 0777); /* as it was, whatever the umask */
         bad |= write_bytes(fd, bytes, n) || fsync(fd);
