@@ -201,6 +201,8 @@ static void check_json(void)
     check_refused("{'a':1}", "not JSON");
     check_refused("[1e999]", "out of range");
     check_refused("{\"a\":NaN}", "not JSON");
+    check_refused("{\"a\":\"\xe9 \"}", "not UTF-8 at byte 6");
+    check_refused("\"\xed\xa0\x80\"", "not UTF-8 at byte 1");
     char deep[400];
     memset(deep, '[', 200);
     memset(deep + 200, ']', 199);
@@ -291,6 +293,17 @@ static void check_text(void)
           e.text);
     rkv_mem_free(back);
     CHECK(rkv_json_read_file(&back, &n, path, 4, &e) == RKV_E_FORMAT, "too large");
+    struct stat st;
+    char link[] = "/tmp/rkv-check-link-XXXXXX";
+    const int at = mkstemp(link);
+    close(at);
+    unlink(link);
+    CHECK(!chmod(path, 0604) && !symlink(path, link), "a link");
+    CHECK(!rkv_file_replace(link, "more", 4, &e), "%s", e.text);
+    CHECK(!lstat(link, &st) && S_ISLNK(st.st_mode), "the link stays one");
+    CHECK(!lstat(path, &st) && S_ISREG(st.st_mode) && st.st_size == 4, "its file is written");
+    CHECK((st.st_mode & 07777) == 0604, "with its mode, not %o", (unsigned)st.st_mode);
+    unlink(link);
     CHECK(rkv_json_read_file(&back, &n, "/dev/zero", 4, &e) == RKV_E_IO, "not a regular file");
     CHECK(rkv_file_replace("/nonexistent/x", "", 0, &e) == RKV_E_IO, "no folder");
     unlink(path);

@@ -14,7 +14,7 @@ import subprocess
 import time
 
 from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, SANITIZED, USAGE, Result, check, finish, good,
-                         good_json, make_model, refused, rkv, run_tests, skip, start, valid, wait_for_work,
+                         good_json, make_model, refused, rkv, run_tests, skip, start, unsaved, valid, wait_for_work,
                          without_sqlite)
 from command_inputs import (check_curves, check_ids_inputs, check_kept_model, check_load_modes, check_lost_model,
                             check_models,
@@ -279,7 +279,7 @@ def check_full_disk():
     refused("no room for logits", FAILED, ["l.npy:", "too large"], *logits, **limited(5000))
     profile = ["profile", "-m", "m.gguf", "--data", "data", "--response", "8", "-o", "x.json"]
     make_model("tall.gguf", layers=24)          # more bytes of profile than a small limit
-    refused("no room for a profile", FAILED, ["x.json:", "too large"], *profile, "-m", "tall.gguf", **limited(2000))
+    unsaved("no room for a profile", ["x.json:", "too large"], *profile, "-m", "tall.gguf", **limited(2000))
     if not without_sqlite():
         r = rkv(*profile, "--resume", "full", **limited(8192))
         check(r.rc == INPUT and r.one_line() and "full/profile.sqlite" in r.err and not r.out, f"no room: {r}")

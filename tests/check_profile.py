@@ -154,6 +154,26 @@ def check_interrupted():
         check(r.rc == INTERRUPTED and r.one_line() and "--resume" in r.err, f"SIGINT in {name}: {r}")
         check(took < (20 if SANITIZED else 1), f"SIGINT in {name}: {took:.2f} s")
         check(not pathlib.Path("x.json").exists(), "no profile of an interrupted run")
+    long = ["profile", "-m", "slow.gguf", "--data", "huge", "-o", "x.json"]
+    p = start(*long)
+    wait_for_work(p)
+    p.send_signal(signal.SIGHUP)
+    r = finish(p)
+    check(r.rc == INTERRUPTED and r.one_line() and "--resume" in r.err, f"SIGHUP: {r}")
+    p = start(*long)
+    wait_for_work(p)
+    for sig in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+        p.send_signal(sig)
+    r = finish(p)
+    check(r.rc in (128 + signal.SIGINT, 128 + signal.SIGTERM) and r.one_line() and "a second time" in r.err,
+          f"two signals: {r}")
+    p = start(*long, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    wait_for_work(p)
+    p.send_signal(signal.SIGHUP)
+    time.sleep(0.5)
+    check(p.poll() is None, "SIGHUP that nohup ignores")
+    p.kill()
+    finish(p)
 
 
 def check_progress():
@@ -215,7 +235,7 @@ def check_shards():
         refused(name, INPUT, ["broken.json: ", what], *merge, "broken.json", "-o", "x.json")
     refused("no part", INPUT, ["absent: "], *merge, "absent", "-o", "x.json")
     refused("nothing to merge", USAGE, ["--merge"], "profile", "--merge", "-o", "x.json")
-    for value in ("0/2", "3/2", "1", "1/0", "a/b", "1/2x", ""):
+    for value in ("0/2", "3/2", "1", "1/0", "a/b", "1/2x", "", "4294967297/4294967298", "1/1048577", "+1/2", "1/ 2"):
         refused(f"--shard {value}", USAGE, [f"--shard: '{value}'", "1/4"], *args, "--shard", value, "-o", "x.json")
     refused("a stable shard", USAGE, ["shard"], *args, "--shard", "1/2", "--until-stable", "-o", "x.json")
 
@@ -278,14 +298,65 @@ def check_verdict():
     refused("three things", USAGE, ["--merge", "--check"], "profile", "--check", "deep.json", "--merge", "deep.json")
 
 
+def check_overwrites():
+    """No output over an input or another output, by whatever name or link; nothing is touched."""
+    for name in ("part1", "part2"):
+        good(name, *SMALL, "--shard", f"{name[-1]}/2", "-o", f"{name}.json")
+    for name, source in (("in.gguf", "m.gguf"), ("in.jsonl", "data"), ("shown.json", "profile.json"), ("in.ids", "five")):
+        pathlib.Path(name).write_bytes(pathlib.Path(source).read_bytes())
+    for i in (1, 2):
+        pathlib.Path(f"in-0000{i}-of-00002.gguf").write_bytes(b"shard")
+    pathlib.Path("link").symlink_to("in.jsonl")
+    os.link("in.gguf", "hard")
+    work = ["profile", "-m", "in.gguf", "--data", "in.jsonl"]
+    inputs = [p for p in pathlib.Path().iterdir() if p.is_file()]
+    before = {p: p.read_bytes() for p in inputs}
+    for parts, args in (
+            (["-o: './in.gguf'", "the -m"], [*work, "-o", "./in.gguf"]), (["the -m"], [*work, "-o", "hard"]),
+            (["the -m"], [*work, "-m", "in-00001-of-00002.gguf", "-o", "in-00002-of-00002.gguf"]),
+            (["the --data; name another file"], [*work, "-o", "in.jsonl"]), (["the --data"], [*work, "-o", "link"]),
+            (["--html: 'in.jsonl'"], [*work, "-o", "x.json", "--html", "in.jsonl"]),
+            (["'./new.json'", "the -o"], [*work, "-o", "new.json", "--html", "./new.json"]),
+            (["the -o"], [*work, "-o", "folder/new.json", "--html", "folder/../folder/new.json"]),
+            (["among the parts"], ["profile", "--merge", "part1.json", "part2.json", "-o", "part1.json"]),
+            (["the --show"], ["profile", "--show", "shown.json", "--html", "./shown.json"]),
+            (["--logits", "the --ids"], ["score", "-m", "in.gguf", "--ids", "in.ids", "--logits", "in.ids"]),
+            (["--logits", "the -m"], ["score", "-m", "in.gguf", "--ids", "in.ids", "--logits", "hard"]),
+            (["--write", "the -m"], ["eval", "-m", "in.gguf", "--needle", "100", "--write", "in.gguf"]),
+            (["--db", "the --data"], ["eval", "-m", "in.gguf", "--data", "in.jsonl", "--db", "in.jsonl"]),
+            (["-o: the name", "empty"], [*work, "-o", ""]),
+            (["--html: the name", "empty"], [*work, "-o", "x.json", "--html", ""])):
+        refused(" ".join(args), USAGE, parts, *args)
+    check(all(p.read_bytes() == before[p] for p in inputs), "every input is as it was")
+    good("devices are no files", *SMALL, "-o", "/dev/null", "--html", "/dev/null")
+    good("a file through a link", *SMALL, "-o", "folder/made.json")
+    for p in ("link", "out"):
+        pathlib.Path(p).unlink(missing_ok=True)
+    pathlib.Path("out").symlink_to("folder/made.json")
+    pathlib.Path("folder/made.json").write_text("old")
+    os.chmod("folder/made.json", 0o600)
+    good("a file through a link", *SMALL, "-o", "out")
+    made = pathlib.Path("folder/made.json")
+    check(pathlib.Path("out").is_symlink() and made.stat().st_mode & 0o777 == 0o600 and
+          made.read_bytes() == pathlib.Path("profile.json").read_bytes(), "link and mode stay")
+
+
 def check_settings():
     for option, values, what in (("signals", ["x", "values,", ",", "Values", "keys,values+keys"], "head-curves"),
                                  ("grid", ["0", "100", "20,10", "5,5", "x", "", "5;10", ",".join(map(str, range(1, 34)))],
                                   "ascending"),
                                  ("damage-budget", ["0", "100%", "x", "10,20", "-5"], "percentage"),
-                                 ("selector", ["full", "nope"], "full")):
+                                 ("selector", ["full", "nope", "curve", "snapkv:uniform"],
+                                  "expected one of full, streaming, snapkv, h2o, observed, tova, knorm, expected, blend (")):
         for value in values:
             refused(f"--{option} {value}", USAGE, [value.split(",")[-1 if option == "signals" else 0], what], *SMALL, f"--{option}", value, "-o", "x.json")
+    refused("no signals", USAGE, ["--signals: ''"], *SMALL, "--signals", "", "-o", "x.json")
+    verify = ["profile", "--check", "profile.json", *SMALL[1:]]
+    refused("-o of --check", USAGE, ["--check writes no profile"], *verify, "-o", "zz.json")
+    env = {"RIPPLEKV_OUTPUT": "profile.json", "RIPPLEKV_HTML": "zz.html"}
+    good("-o of the environment", "profile", "--show", "profile.json", env={"RIPPLEKV_OUTPUT": "profile.json"})
+    refused("no -o", USAGE, ["-o FILE"], *SMALL, env={})
+    good_json("-o of the environment", *verify, "--json", env=env)
     got = good_json("settings", *SMALL, "--signals", "damage,head-curves,layer-curves", "--grid", "12.5%,40", "-o", "x.json",
                     "--json", "--damage-budget", "25")
     check([(c["kind"], c["unit"], c["grid"]) for c in got["curves"]] ==
@@ -306,7 +377,7 @@ def check_settings():
 
 
 def tests():
-    always = [check_settings, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
+    always = [check_overwrites, check_settings, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
     if without_sqlite() or sqlite3 is None:
         skip(60, "no SQLite in this build or in Python")
         return always

@@ -8,7 +8,7 @@ import pathlib
 import re
 import xml.etree.ElementTree
 
-from command_bed import FAILED, INPUT, USAGE, check, good, make_model, refused, run_tests, skip
+from command_bed import FAILED, INPUT, USAGE, check, good, make_model, refused, run_tests, skip, unsaved
 
 try:
     import jsonschema
@@ -159,7 +159,7 @@ def check_refused():
     refused("no folder", FAILED, ["absent/x.html: cannot be written"], *show, "absent/x.html")
     refused("a folder", FAILED, ["folder: cannot be written"], *show, "folder")
     refused("before the work", FAILED, ["absent/x.html: cannot be written"], *WORK, "-o", "x.json", "--html", "absent/x.html")
-    refused("full", FAILED, ["/dev/full: "], *show, "/dev/full")
+    unsaved("full", ["/dev/full: "], *show, "/dev/full")
     for name, code in (("absent", INPUT), ("text", INPUT), ("part1.json", INPUT), ("folder", INPUT)):
         refused(f"--show {name}", code, [name], "profile", "--show", name, "--html", "x.html")
     for more in (["--check", "all.json", "--html", "x.html"], ["--shard", "1/2", "-o", "x.json", "--html", "x.html"],

@@ -105,6 +105,14 @@ def refused(name, code, parts, *args, **more):
           f"{name}: expected exit {code}, one line with {parts}, nothing else; {r}; files {left}")
 
 
+def unsaved(name, parts, *args, **more):
+    """One line that holds the parts, exit code 1, no new file: but the measured numbers on stdout."""
+    before = set(pathlib.Path().iterdir())
+    r = rkv(*args, **more)
+    check(r.rc == FAILED and r.one_line() and all(p in r.err for p in parts) and b"sensitivity" in r.out and
+          set(pathlib.Path().iterdir()) == before, f"{name}: expected exit 1, one line with {parts}, the report; {r}")
+
+
 def without_sqlite():
     probe = rkv(*"profile -m m.gguf --data data --response 8 --resume probe -o probe.json".split())
     return probe.rc == INPUT and probe.one_line() and "without SQLite" in probe.err

@@ -4,7 +4,7 @@ import os
 import pathlib
 
 from command_bed import (COMMANDS, FAILED, INPUT, MEMORY, MESSAGES, SANITIZED, SHARED, USAGE, check, finish, good,
-                         good_json, make_model, refused, rkv, skip, start, valid, wait_for_work)
+                         good_json, make_model, refused, rkv, skip, start, unsaved, valid, wait_for_work)
 
 
 def check_models():
@@ -126,9 +126,12 @@ def check_ids_inputs():
 
 
 def check_profile_inputs():
+    pathlib.Path("pretty").write_text(json.dumps({"prompt_ids": [1, 2]}, indent=1))
+    pathlib.Path("latin1").write_bytes(b'{"prompt":"x\xe9 y"}\n')
     args = ["profile", "-m", "m.gguf", "--response", "8", "-o", "out.json", "--data"]
-    for name, what in {"absent": "No such file", "folder": "not a regular file", "pipe": "not a regular file",
-                       "empty": "no example", "bad3": "line 3", "text": "line 1", "nokey": "line 1", "far_id": "line 1",
+    for name, what in {"absent": "No such file", "folder": "not a regular file", "pipe": "but a pipe: write it to a file",
+                       "empty": "no example", "bad3": "line 3: not JSON", "pretty": "expected one object per line",
+                       "latin1": "line 1: not UTF-8 at byte 12", "text": "line 1", "nokey": "line 1", "far_id": "line 1",
                        "five": "line 1", "nul_line": "line 2: holds a NUL", "nul_text": "line 1: a NUL",
                        "key_case": "neither 'prompt' nor 'prompt_ids'"}.items():
         refused(f"profile --data {name}", INPUT, [name + ":", what], *args, name)
@@ -142,7 +145,9 @@ def check_profile_inputs():
     refused("all prompts too long", USAGE, ["longer than the context"], *args, "data", "-c", "10")
     for path, what in {"absent/x": "No such file", "folder": "Is a directory", "text/x": "Not a directory"}.items():
         refused(f"profile -o {path}", FAILED, [path + ":", what], *args, "data", "-o", path)
-    refused("disk full", FAILED, ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full")
+    unsaved("disk full", ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full")
+    refused("disk full, JSON", FAILED, ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full", "--json")
+    refused("disk full, a part", FAILED, ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full", "--shard", "1/2")
     pathlib.Path("out.json").write_text("before")
     refused("a failure keeps the old file", INPUT, ["line 3"], *args, "bad3")
     check(pathlib.Path("out.json").read_text() == "before", "the old output is as it was")

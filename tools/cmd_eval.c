@@ -61,15 +61,6 @@ static int read_lengths(int *out, int *n, const char *option, const char *list)
     return 0;
 }
 
-static int read_shard_of(rkv_eval_options *eo, const char *text)
-{
-    char tail;
-    if (sscanf(text, "%d/%d%c", &eo->shard, &eo->n_shard, &tail) == 2 && eo->shard >= 1 &&
-        eo->shard <= eo->n_shard)
-        return 0;
-    return usage("--shard: '%.40s', expected I/N with I from 1 to N, such as 1/4", text);
-}
-
 /* Every policy but the full cache at every budget. */
 static int make_policies(settings *s, const rkv_policy *base)
 {
@@ -135,7 +126,7 @@ static int read_settings(settings *s, const opts *o)
         return usage("eval: name samples with --data FILE.jsonl or FOLDER, or make them with "
                      "--ruler 4K or --needle 8K");
     if (!bad && o->shard)
-        bad = read_shard_of(&s->o, o->shard);
+        bad = read_shard(&s->o.shard, &s->o.n_shard, o->shard);
     return bad;
 }
 
@@ -224,6 +215,8 @@ int cmd_eval(const opts *o)
     if (o->score)
         return score_file(o);
     int code = read_settings(&s, o);
+    if (!code)
+        code = check_outputs(o);
     if (!code && !o->write)
         code = read_policies(&s, o);
     if (!code && !o->write && !o->shard)

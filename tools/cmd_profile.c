@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,15 +71,6 @@ static int read_grid(settings *s, const char *list)
     return 0;
 }
 
-static int read_shard(rkv_profile_options *po, const char *text)
-{
-    char tail;
-    if (sscanf(text, "%d/%d%c", &po->shard, &po->n_shard, &tail) == 2 && po->shard >= 1 &&
-        po->shard <= po->n_shard && po->n_shard <= 1 << 20)
-        return 0;
-    return usage("--shard: '%.40s', expected I/N with I from 1 to N, such as 1/4", text);
-}
-
 static int read_memory(uint64_t *out, const char *text)
 {
     static const char unit[] = "kmgt";
@@ -113,12 +105,12 @@ static int read_settings(settings *s, const opts *o)
         return usage("--damage-budget: '%.40s', expected a percentage such as 10%%",
                      o->damage_budget);
     if (rkv_profile_set_signals(&s->o, o->signals, &e))
-        return fail(&e);
+        return usage("--%s", e.text);           /* "signals: ...": the option's own name */
     int bad = read_response(&s->o, o);
     if (!bad && o->grid)
         bad = read_grid(s, o->grid);
     if (!bad && o->shard)
-        bad = read_shard(&s->o, o->shard);
+        bad = read_shard(&s->o.shard, &s->o.n_shard, o->shard);
     if (!bad && o->memory)
         bad = read_memory(&s->o.memory, o->memory);
     return bad;
@@ -139,12 +131,11 @@ static int check_output(const char *path)
     struct stat st;
     if (!path)
         return 0;
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    const int n = slash ? (int)(slash - path) + 1 : 0;
+    char folder[PATH_MAX], real[PATH_MAX];
     const int there = !stat(path, &st);
-    int bad = snprintf(folder, sizeof folder, "%.*s.", n, path) >= (int)sizeof folder
-                  ? ENAMETOOLONG : there && S_ISDIR(st.st_mode) ? EISDIR : 0;
+    const char *at = there && realpath(path, real) ? real : path;
+    int bad = !folder_of(folder, sizeof folder, at) ? ENAMETOOLONG
+              : there && S_ISDIR(st.st_mode)        ? EISDIR : 0;
     if (!bad && access(there && !S_ISREG(st.st_mode) ? path : folder, W_OK))
         bad = errno;
     if (!bad)
@@ -171,18 +162,27 @@ static int output_failed(const rkv_error *e)
     return code == EXIT_INPUT ? EXIT_FAILED : code;
 }
 
-/* Saves and shows a profile, and frees it. cost NULL: not of this run. */
+/* The message begins with this path, which is no input's: check_outputs saw to that. */
+static int is_about(const rkv_error *e, const char *path)
+{
+    const size_t n = strlen(path);
+    return !strncmp(e->text, path, n) && e->text[n] == ':';
+}
+
+/* Saves and shows a profile, and frees it: what cannot be saved is shown all the same, since it may
+ * be hours of work. cost NULL: not of this run. */
 static int deliver(rkv_profile *p, const rkv_profile_cost *cost, const opts *o)
 {
     rkv_error e;
     end_progress();
     int code = !o->show && rkv_profile_save(p, o->output, &e) ? output_failed(&e) : 0;
-    if (!code && o->html && rkv_profile_html(p, cost, o->html, &e))
+    const int saved = !code;
+    if (saved && o->html && rkv_profile_html(p, cost, o->html, &e))
         code = output_failed(&e);
-    if (!code)
-        code = o->json ? print_json(o->show ? o->show : o->output) : print_report(p);
+    const int lost = !o->json ? print_report(p)
+                     : saved  ? print_json(o->show ? o->show : o->output) : 0;
     rkv_profile_free(p);
-    return code;
+    return code ? code : lost;
 }
 
 static int failed(const rkv_error *e, const opts *o)
@@ -204,7 +204,7 @@ static int run_shard(const opts *o, const rkv_model *m, const settings *s)
 {
     rkv_error e;
     if (rkv_profile_run_shard(o->output, m, o->data, &s->o, &e))
-        return failed(&e, o);
+        return is_about(&e, o->output) ? output_failed(&e) : failed(&e, o);
     end_progress();
     if (o->json)
         return print_json(o->output);
@@ -295,16 +295,14 @@ static int check_words(const opts *o)
         return usage("profile: --merge, --check, --shard and --show are different things");
     if (o->html && (o->check || o->shard))
         return usage("profile: --html is of a whole profile: not with --check or --shard");
-    if (o->html && ((o->output && !strcmp(o->html, o->output)) ||
-                    (o->show && !strcmp(o->html, o->show))))
-        return usage("profile: --html names the profile itself, '%.80s'", o->html);
-    if (o->show && o->output)
-        return usage("profile: --show writes no profile, -o is not for it");
+    if ((o->show || o->check) && o->output)
+        return usage("profile: --%s writes no profile, -o is not for it",
+                     o->show ? "show" : "check");
     if (!o->data && !o->merge && !o->show)
         return usage("profile: name the calibration examples with --data FILE.jsonl");
     if (!o->output && !o->check && !o->show)
         return usage("profile: name the profile to write with -o FILE.json");
-    return 0;
+    return check_outputs(o);
 }
 
 /* Started by mpirun, the ranks share the examples, and one mapping of the weights on each machine:
@@ -338,11 +336,24 @@ static int load_within(rkv_model **m, opts *with, uint64_t memory)
     return load_model(m, with);
 }
 
-int cmd_profile(const opts *o)
+/* Outputs that the environment names are for other calls, where this one writes none: getenv's own
+ * text tells them from those of the command line. */
+static void drop_environment(opts *with)
+{
+    const int shows = with->check || with->show;
+    if (shows && with->output && with->output == getenv("RIPPLEKV_OUTPUT"))
+        with->output = NULL;
+    if ((with->check || with->shard) && with->html && with->html == getenv("RIPPLEKV_HTML"))
+        with->html = NULL;
+}
+
+int cmd_profile(const opts *given)
 {
     rkv_model *m = NULL;
     settings s;
-    opts with = *o;
+    opts with = *given;
+    const opts *const o = &with;
+    drop_environment(&with);
     int code = check_words(o);
     if (!code && (o->merge || o->show))
         return o->merge ? run_merge(o) : run_show(o);
@@ -354,11 +365,12 @@ int cmd_profile(const opts *o)
         code = check_output(o->output);
     if (!code)
         code = check_output(o->html);
-    if (!code)
+    if (!code) {
+        catch_signals();
         code = load_within(&m, &with, s.o.memory);
+    }
     if (!code) {
         s.o.cost = &s.cost;
-        catch_signals();
         code = o->check ? run_check(o, m, &s) : o->shard ? run_shard(o, m, &s)
                                                          : run_profile(o, m, &s);
     }

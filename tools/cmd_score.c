@@ -237,7 +237,9 @@ int cmd_score(const opts *o)
     rkv_profile *profile = NULL;
     if (!o->ids)
         return usage("score: name the token ids with --ids FILE");
-    int code = read_policy(&policy, &profile, o);
+    int code = check_outputs(o);
+    if (!code)
+        code = read_policy(&policy, &profile, o);
     if (!code)
         code = read_ids(&s.ids, &s.n, o->ids);
     if (!code)

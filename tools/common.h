@@ -23,8 +23,9 @@ int usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "WHAT: out of memory" on stderr; returns EXIT_MEMORY. */
 int no_memory(const char *what);
 
-/* From here on SIGINT and SIGTERM stop the work in order; a second one ends the process at once.
- * Before it the first one does: nothing is lost while inputs are read. */
+/* From here on SIGINT, SIGTERM and SIGHUP (unless it is ignored, as by nohup) stop the work in
+ * order; a second one ends the process at once. Before it the first one does: nothing is lost while
+ * inputs are read. */
 void catch_signals(void);
 int interrupted(void);
 
@@ -39,6 +40,11 @@ void end_progress(void);
  * process with one line and EXIT_INPUT. */
 void catch_lost_pages(const char *path);
 
+/* No option's output is an input, another output, or without a name. 0 or EXIT_USAGE. */
+int check_outputs(const opts *o);
+/* The folder of a file that need not be there, as "a/b/." or "."; 0: the name is too long. */
+int folder_of(char *folder, size_t size, const char *path);
+
 /* -m is given and loads. 0 or an exit code. */
 int load_model(rkv_model **m, const opts *o);
 /* Policy from the options; *profile is to be freed after its last use. 0 or an exit code. */
@@ -52,6 +58,8 @@ int read_text(char **text, size_t *n, const char *path);
 /* Text of a chat template by its name, or from a file; freed with free. NULL in *text when name is
  * NULL: the model's own. 0 or an exit code. */
 int find_template(char **text, const char *name);
+/* "I/N" of --shard, I from 1 to N. 0 or an exit code. */
+int read_shard(int *shard, int *n_shard, const char *text);
 /* A JSON array of token ids from a file or stdin; freed with free. 0 or an exit code. */
 int read_ids(int32_t **ids, size_t *n, const char *path);
 /* The ids that a file gave are at least one, and of the model's vocabulary. 0 or an exit code. */

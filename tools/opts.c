@@ -155,7 +155,8 @@ static const option table[] = {
     {"cache-type-v", "ctv", NULL, TEXT, AT(type_v), "f16", 0, 0, SETTINGS, "TYPE",
      "type of cached values: f16, f32, bf16, q8_0, q4_0"},
     {"data", NULL, NULL, TEXT, AT(data), NULL, 0, 0, CMD_PROFILE, "FILE",
-     "calibration examples, JSONL: prompt or prompt_ids; answers, response_ids"},
+     "calibration examples, JSONL: prompt (text) or prompt_ids; answers (array of texts) or "
+     "response_ids"},
     {"data", NULL, NULL, TEXT, AT(data), NULL, 0, 0, CMD_EVAL, "FILE|FOLDER",
      "samples, JSONL: task, prompt (or prompt_ids, or LongBench's context and input), answers; a "
      "folder's TASK.jsonl"},

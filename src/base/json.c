@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 enum { MAX_DEPTH = 64, MAX_KEY = 1024 };
 
@@ -39,10 +40,13 @@ static rkv_status check_tree(const cJSON *node, int depth, const char *source, r
 }
 
 /* A NUL, raw or escaped, would silently end the string that holds it. Backslashes stand in strings
- * only, each with the character that it escapes. */
-static rkv_status check_nul(const char *text, size_t n, const char *source, rkv_error *e)
+ * only, each with the character that it escapes. cJSON passes bytes on that are no UTF-8. */
+static rkv_status check_text(const char *text, size_t n, const char *source, rkv_error *e)
 {
-    const char *nul = memchr(text, 0, n);
+    const size_t strange = rkv_utf8_check(text, n);
+    if (strange < n && text[strange])
+        return rkv_fail(e, RKV_E_FORMAT, "%s: not UTF-8 at byte %zu", source, strange);
+    const char *nul = strange < n ? text + strange : NULL;
     for (size_t i = 0; !nul && i + 5 < n; i++)
         if (text[i] == '\\' && !memcmp(text + i + 1, "u0000", 5))
             nul = text + i;
@@ -56,11 +60,12 @@ static rkv_status check_nul(const char *text, size_t n, const char *source, rkv_
 rkv_status rkv_json_parse(cJSON **out, const char *text, size_t n, const char *source, rkv_error *e)
 {
     const char *end = NULL;
-    RKV_TRY(check_nul(text, n, source, e));
+    RKV_TRY(check_text(text, n, source, e));
     cJSON *tree = cJSON_ParseWithLengthOpts(text, n, &end, 0);
     if (!tree)
-        return rkv_fail(e, RKV_E_FORMAT, "%s: not JSON at byte %zu", source,
-                        end ? (size_t)(end - text) : (size_t)0);
+        return rkv_fail(e, RKV_E_FORMAT, "%s: not JSON at byte %zu%s", source,
+                        end ? (size_t)(end - text) : (size_t)0,
+                        strstr(source, ": line ") ? ", expected one object per line" : "");
     while (end < text + n && (*end == ' ' || *end == '\t' || *end == '\n' || *end == '\r'))
         end++;
     rkv_status s = RKV_OK;
@@ -91,7 +96,8 @@ rkv_status rkv_json_read_file(char **text, size_t *n, const char *path, size_t m
     struct stat st;
     char *buf = NULL;
     if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode))
-        s = rkv_fail(e, RKV_E_IO, "%s: not a regular file", path);
+        s = rkv_fail(e, RKV_E_IO, "%s: not a regular file%s", path,
+                     S_ISFIFO(st.st_mode) ? " but a pipe: write it to a file" : "");
     else if ((uint64_t)st.st_size > max)
         s = rkv_fail(e, RKV_E_FORMAT, "%s: %lld bytes, at most %zu are read", path,
                      (long long)st.st_size, max);

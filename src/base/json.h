@@ -12,8 +12,9 @@
 
 #include "base/err.h"
 
-/* Parses n bytes of text, which hold one value, no key twice and no NUL, escaped or not; the tree
- * belongs to the caller (cJSON_Delete). RKV_E_FORMAT, RKV_E_MEM. */
+/* Parses n bytes of UTF-8, which hold one value, no key twice and no NUL, escaped or not; the tree
+ * belongs to the caller (cJSON_Delete). A source that ends in ": line N" is a line of JSONL.
+ * RKV_E_FORMAT, RKV_E_MEM. */
 rkv_status rkv_json_parse(cJSON **out, const char *text, size_t n, const char *source,
                           rkv_error *e);
 
@@ -60,8 +61,9 @@ void rkv_text_free(rkv_text *t);
  * an append had failed; then t is freed. */
 int rkv_text_take(rkv_text *t, char **text, size_t *n);
 
-/* Writes n bytes to path by temporary file, fsync, rename and fsync of the folder. What is there
- * and is no regular file (a device, a pipe) is written in place. RKV_E_IO. */
+/* Writes n bytes to path by temporary file, fsync, rename and fsync of the folder. A file that is
+ * there keeps its mode, a link stays and its file is replaced. What is there and is no regular file
+ * (a device, a pipe) is written in place. RKV_E_IO. */
 rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_error *e);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -171,34 +172,46 @@ static rkv_status write_special(const char *path, const char *bytes, size_t n, r
     return bad ? rkv_fail(e, RKV_E_IO, "%s: cannot write: %s", path, strerror(cause)) : RKV_OK;
 }
 
+/* A new file beside the one of this path, whose name it gives; -1: none, errno tells why. */
+static int open_beside(char *tmp, size_t len, const char *path, mode_t mode)
+{
+    int fd = -1;
+    for (int i = 0; fd < 0 && i < 1000; i++) { /* another thread or container may have the name */
+        snprintf(tmp, len, "%s.tmp.%ld.%d", path, (long)getpid(), i);
+        fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    return fd;
+}
+
+/* A file that was there keeps its mode, and a link to it stays a link. */
 rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_error *e)
 {
     struct stat st;
-    if (!stat(path, &st) && !S_ISREG(st.st_mode))
+    char target[PATH_MAX];
+    const int there = !stat(path, &st);
+    if (there && !S_ISREG(st.st_mode))
         return write_special(path, bytes, n, e);
-    const size_t len = strlen(path) + 32;
+    const char *to = there && realpath(path, target) ? target : path;
+    const size_t len = strlen(to) + 32;
     char *tmp = rkv_mem_alloc(len);
     if (!tmp)
         return rkv_fail(e, RKV_E_MEM, "%s: out of memory", path);
     rkv_status s = RKV_OK;
-    int fd = -1;
-    for (int i = 0; fd < 0 && i < 1000; i++) { /* another thread or container may have the name */
-        snprintf(tmp, len, "%s.tmp.%ld.%d", path, (long)getpid(), i);
-        fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST)
-            break;
-    }
+    const int fd = open_beside(tmp, len, to, there ? st.st_mode & 0777 : 0666);
     if (fd < 0) {
-        s = rkv_fail(e, RKV_E_IO, "%s: cannot create: %s", tmp, strerror(errno));
+        s = rkv_fail(e, RKV_E_IO, "%s: cannot create: %s", path, strerror(errno));
     } else {
-        int bad = write_bytes(fd, bytes, n) || fsync(fd) ? -1 : 0;
+        int bad = there && fchmod(fd, st.st_mode & 0777); /* as it was, whatever the umask */
+        bad |= write_bytes(fd, bytes, n) || fsync(fd);
         if (close(fd))
-            bad = -1;
-        if (bad || rename(tmp, path)) {
+            bad = 1;
+        if (bad || rename(tmp, to)) {
             s = rkv_fail(e, RKV_E_IO, "%s: cannot write: %s", path, strerror(errno));
             unlink(tmp);
         } else {
-            sync_folder(path);
+            sync_folder(to);
         }
     }
     rkv_mem_free(tmp);

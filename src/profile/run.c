@@ -95,12 +95,17 @@ static rkv_status check(const rkv_profile_options *o, rkv_error *e)
 
 static rkv_status set_policy(rkv_policy *p, const rkv_profile_options *o, rkv_error *e)
 {
-    char name[64];
+    static const char names[] = ""
+#define RKV_SELECTOR(name) ", " #name
+#include "policy/policy.def"
+#undef RKV_SELECTOR
+        ;
+    const rkv_selector *s = rkv_selector_find(o->selector);
+    if (!s || !strcmp(s->name, "full"))
+        return rkv_fail(e, RKV_E_ARG, "profile: selector '%.40s', expected one of %s (full drops "
+                        "nothing, and is not for it)", o->selector, names + 2);
     *p = rkv_policy_default();
-    snprintf(name, sizeof name, "%s:uniform", o->selector);
-    RKV_TRY(rkv_policy_set_name(p, name, e));
-    if (!strcmp(p->selector, "full"))
-        return rkv_fail(e, RKV_E_ARG, "profile: selector 'full' drops nothing");
+    p->selector = s->name;
     p->budget_kind = RKV_BUDGET_SHARE;
     p->budget = o->damage_budget;
     return RKV_OK;
