@@ -53,8 +53,8 @@ def draw(result):
     out.append(text(LEFT + step * len(heads) / 2, BASE + 32, "layer", 11, "middle", "#666"))
     cost = lambda p: f"KL to the full cache {p['mean_kl']:.4f}"
     out.append(key(LEFT, BLUE, f"curve, each head: {cost(curve)}"))
-    out.append(key(LEFT + 270, GREEN, f"ripple, each layer: {ripple['mean_kl']:.4f}"))
-    out.append(key(LEFT + 470, LINE, f"snapkv, all alike: {snap['mean_kl']:.4f} nats per token", dashes))
+    out.append(key(LEFT + 290, GREEN, f"ripple, each layer: {ripple['mean_kl']:.4f}"))
+    out.append(key(LEFT + 490, LINE, f"snapkv, all alike: {snap['mean_kl']:.4f} nats per token", dashes))
     return "\n".join(out + ["</svg>"]) + "\n"
 
 

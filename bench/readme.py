@@ -48,7 +48,7 @@ def quickstart(r):
            "| policy | KV MiB | decode tok/s | KL to the full cache |", "|---|---|---|---|"]
     for name, p in r["policies"].items():
         out.append(f"| {name} | {p['kv_bytes'] / 2**20:.1f} | {p['decode_tok_s']:.0f} | {p['mean_kl']:.4f} |")
-    return out + ["", f"First answer {r['first_answer_s']} s after the start on a fresh Debian 12, installs included."]
+    return out
 
 
 def sweep(r):
