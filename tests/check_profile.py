@@ -7,6 +7,7 @@ import os
 import pathlib
 import pty
 import random
+import re
 import signal
 import struct
 import time
@@ -72,7 +73,7 @@ def check_resume():
                                 ("--damage-budget", "15%", "damage")):
         refused(f"the folder of another run, {option}", INPUT, ["parts.SIGKILL", "another folder", f"({what} "], *args,
                 option, value, "--resume", "parts.SIGKILL", "-o", "x.json")
-    refused("a file as the folder", INPUT, ["text"], *args, "--resume", "text", "-o", "x.json")
+    refused("a file as the folder", INPUT, ["text: ", "not a folder"], *args, "--resume", "text", "-o", "x.json")
 
 
 def check_kill_loop():
@@ -124,7 +125,9 @@ def check_damaged():
                                  ("example", "fed", struct.pack("<8i", *[9] * 7, 512)),
                                  ("example", "fed", struct.pack("<9i", *[9] * 9)), ("estimate", "error", error[:-1]),
                                  ("estimate", "error", struct.pack("<d", 1.0) * (len(error) // 8)),
-                                 ("estimate", "error", None)):
+                                 ("estimate", "error", None), ("outcome", "kl", 1.0), ("outcome", "local", 0.5),
+                                 ("example", "state", 2), ("example", "fed", struct.pack("<8i", *[9] * 8)),
+                                 ("estimate", "error", bytes(len(error)))):
         old = change(table, column, value)
         refused(f"{table}.{column} = {value!r:.40}", INPUT, [f"rows/profile.sqlite: example {i} is damaged"], *args,
                 "x.json")
@@ -133,7 +136,17 @@ def check_damaged():
     check(pathlib.Path("again.json").read_bytes() == pathlib.Path("first.json").read_bytes(), "repaired")
     pathlib.Path("noise").mkdir()
     pathlib.Path("noise/profile.sqlite").write_bytes(b"no database" * 1000)
-    refused("no database", INPUT, ["noise/profile.sqlite: ", "not a database"], *args[:-2], "noise", "-o", "x.json")
+    refused("no database", INPUT, ["noise/profile.sqlite: ", "not a database", "remove the folder"], *args[:-2], "noise", "-o", "x.json")
+
+
+def check_together():
+    """Several that begin with one new folder at the same time wait for each other."""
+    for k in range(3):
+        ps = [start(*SMALL, "--signals", "values", "--examples", "1", "--resume", f"together{k}", "-o", f"together{i}.json")
+              for i in range(6)]
+        for r in [finish(p) for p in ps]:
+            check(r.rc == 0 and not r.err, f"together: {r}")
+    check(len({pathlib.Path(f"together{i}.json").read_bytes() for i in range(6)}) == 1, "together: one profile")
 
 
 def check_interrupted():
@@ -209,6 +222,10 @@ def check_shards():
                                ("a negative one", text.replace('"kl": [', '"kl": [-', 1), "below 0"),
                                ("another shard's", text.replace('"example": 1', '"example": 2', 1), "another shard"),
                                ("one twice", text.replace('"example": 3', '"example": 1', 1), "twice"),
+                               ("a digit", re.sub(r'"kl": \[(\d)', lambda m: f'"kl": [{(int(m[1]) + 1) % 10}', text,
+                                                  count=1), "key 'sum'"),
+                               ("another setting", text.replace('"noise": 0.5', '"noise": 0.4'), "key 'sum'"),
+                               ("no sum", text.replace('"sum"', '"total"'), "'sum'"),
                                ("no state", text.replace('"used"', '"good"', 1), "state 'good'")):
         pathlib.Path("broken.json").write_text(broken)
         check(broken != text, f"{name}: something changed")
@@ -310,7 +327,7 @@ def tests():
     if without_sqlite() or sqlite3 is None:
         skip(60, "no SQLite in this build or in Python")
         return always
-    return always + [check_resume, check_kill_loop, check_damaged]
+    return always + [check_resume, check_kill_loop, check_damaged, check_together]
 
 
 def main():

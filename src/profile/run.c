@@ -278,7 +278,7 @@ static rkv_status open_resume(job *j, rkv_error *e)
         n += snprintf(grid + n, sizeof grid - (size_t)n, " %.9g", h->grid[g]);
     snprintf(signature, sizeof signature,
              "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, context %d, tier %s, "
-             "arithmetic %s, signals %s, selector %s, damage %.17g, grid%s, layout 2",
+             "arithmetic %s, signals %s, selector %s, damage %.17g, grid%s, layout 3",
              i->fingerprint, (unsigned long long)j->data.hash,
              o->from_answers ? "answers" : "greedy", o->n_response, o->noise, o->n_seed, o->n_ctx,
              i->tier, i->arithmetic, signals, h->selector, o->damage_budget, grid);

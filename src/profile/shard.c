@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
 
@@ -47,28 +48,46 @@ static void print_row(rkv_text *t, const rkv_table *table, int i)
     rkv_text_printf(t, "}");
 }
 
-rkv_status rkv_table_print(const rkv_table *table, char **text, size_t *n, rkv_error *e)
+/* All members but the last: their sum. */
+static void print_members(rkv_text *t, const rkv_table *table)
 {
-    rkv_text t = {0};
     const char *separator = "";
-    rkv_text_printf(&t, "{\n");
-    rkv_profile_print_head(&t, table->head, format);
-    rkv_text_printf(&t, ",\n  \"shard\": {\"index\": %d, \"count\": %d, \"examples\": %d, "
+    rkv_text_printf(t, "{\n");
+    rkv_profile_print_head(t, table->head, format);
+    rkv_text_printf(t, ",\n  \"shard\": {\"index\": %d, \"count\": %d, \"examples\": %d, "
                     "\"layers\": [", table->shard, table->n_shard, table->n_example);
     for (int l = 0; l < table->head->n_layer; l++)
         if (table->head->sensitivity[l].in_budget) {
-            rkv_text_printf(&t, "%s%d", separator, l);
+            rkv_text_printf(t, "%s%d", separator, l);
             separator = ", ";
         }
-    rkv_text_printf(&t, "]},\n  \"rows\": [");
+    rkv_text_printf(t, "]},\n  \"rows\": [");
     separator = "\n";
     for (int i = 0; i < table->n_example; i++)
         if (rkv_table_has(table, i)) {
-            rkv_text_printf(&t, "%s", separator);
-            print_row(&t, table, i);
+            rkv_text_printf(t, "%s", separator);
+            print_row(t, table, i);
             separator = ",\n";
         }
-    rkv_text_printf(&t, "\n  ]\n}\n");
+    rkv_text_printf(t, "\n  ]");
+}
+
+/* Of the members' text, which is the same whenever the numbers are. */
+static void print_sum(char out[17], const rkv_text *t)
+{
+    rkv_hash h = rkv_hash_init();
+    rkv_hash_add(&h, t->data, t->n);
+    snprintf(out, 17, "%016llx", (unsigned long long)rkv_hash_end(&h));
+}
+
+rkv_status rkv_table_print(const rkv_table *table, char **text, size_t *n, rkv_error *e)
+{
+    rkv_text t = {0};
+    char sum[17] = "";
+    print_members(&t, table);
+    if (!t.bad)
+        print_sum(sum, &t);
+    rkv_text_printf(&t, ",\n  \"sum\": \"%s\"\n}\n", sum);
     if (!rkv_text_take(&t, text, n))
         return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", table->n_example);
     return RKV_OK;
@@ -190,6 +209,25 @@ static rkv_status parse_rows(rkv_table *t, const cJSON *root, const char *source
     return RKV_OK;
 }
 
+static rkv_status check_sum(const rkv_table *t, const cJSON *root, const char *source, rkv_error *e)
+{
+    const char *word;
+    char sum[17] = "";
+    rkv_text again = {0};
+    RKV_TRY(rkv_json_string(&word, root, "sum", source, e));
+    print_members(&again, t);
+    rkv_status s = RKV_OK;
+    if (again.bad)
+        s = rkv_fail(e, RKV_E_MEM, "%s: out of memory", source);
+    else
+        print_sum(sum, &again);
+    if (!s && strcmp(word, sum))
+        s = rkv_fail(e, RKV_E_FORMAT, "%s: key 'sum' is '%.16s', the numbers give '%s': the file "
+                     "is damaged", source, word, sum);
+    rkv_text_free(&again);
+    return s;
+}
+
 rkv_status rkv_table_parse(rkv_table **out, const char *text, size_t n, const char *source,
                            rkv_error *e)
 {
@@ -199,6 +237,8 @@ rkv_status rkv_table_parse(rkv_table **out, const char *text, size_t n, const ch
     rkv_status s = parse_frame(&t, root, source, e);
     if (!s)
         s = parse_rows(t, root, source, e);
+    if (!s)
+        s = check_sum(t, root, source, e);
     cJSON_Delete(root);
     if (s) {
         rkv_table_free(t);
