@@ -295,6 +295,24 @@ def check_verdict():
     refused("three things", USAGE, ["--merge", "--check"], "profile", "--check", "deep.json", "--merge", "deep.json")
 
 
+def check_little():
+    """One layer, layers that all slide, prompts that nothing is removed of."""
+    make_model("one.gguf", layers=1)
+    args = ["--data", "data", "--response", "8"]
+    text = good("one layer", "profile", "-m", "one.gguf", *args, "-o", "one.json").out
+    check(b"one layer in the budget" in text and b"nan" not in text, f"one layer: {text}")
+    refused("one layer", INPUT, ["one layer in the budget: no order"], "profile", "--check", "one.json", "-m", "one.gguf",
+            "--data", "data")
+    make_model("slides.gguf", family="gemma3", layers=4, window=16, pattern=100)
+    refused("all layers slide", INPUT, ["every layer has a sliding window"], "profile", "-m", "slides.gguf", *args, "-o",
+            "x.json")
+    for n, told in ((36, True), (37, False)):
+        pathlib.Path("brief").write_text(json.dumps({"prompt_ids": list(range(1, n + 1))}) + "\n")
+        r = good(f"{n} tokens", *SMALL[:3], "--data", "brief", "--response", "8", "-o", "brief.json")
+        check((f"the longest prompt has {n} tokens" in r.err) == told, f"{n} tokens: {r}")
+        check("nan" not in r.out.decode() and "1 example used; two or more" in r.out.decode(), f"one example: {r.out}")
+
+
 def check_settings():
     for option, values, what in (("signals", ["x", "values,", ",", "Values", "keys,values+keys"], "head-curves"),
                                  ("grid", ["0", "100", "20,10", "5,5", "x", "", "5;10", ",".join(map(str, range(1, 34)))],
@@ -323,7 +341,7 @@ def check_settings():
 
 
 def tests():
-    always = [check_settings, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
+    always = [check_settings, check_little, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
     if without_sqlite() or sqlite3 is None:
         skip(60, "no SQLite in this build or in Python")
         return always
