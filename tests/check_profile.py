@@ -209,7 +209,7 @@ def check_shards():
             refused("a shard twice", INPUT, [f"of {n} is there twice", parts[0]], "profile", "--merge", *parts, parts[0],
                     "-o", "x.json")
     merge = ["profile", "--merge", "part1of2.json"]
-    for name, what, more in (("noise", "'noise'", ["--noise", "0.4"]), ("model", "'name'", ["-m", "other.gguf"]),
+    for name, what, more in (("noise", "'noise' (0.5 and 0.4)", ["--noise", "0.4"]), ("model", "'model' (\"made llama f32, seed 1\" and ", ["-m", "other.gguf"]),
                              ("data", "'data_hash'", ["--data", "data"]), ("length", "'examples'", ["--examples", "5"]),
                              ("seeds", "'noise_seeds'", ["--noise-seeds", "2"]), ("count", "'count'", ["--shard", "2/3"]),
                              ("signals", "'signals'", ["--signals", "values,keys"])):
@@ -306,10 +306,15 @@ def check_little():
     make_model("slides.gguf", family="gemma3", layers=4, window=16, pattern=100)
     refused("all layers slide", INPUT, ["every layer has a sliding window"], "profile", "-m", "slides.gguf", *args, "-o",
             "x.json")
+    pathlib.Path("pretty").write_text(json.dumps({"prompt_ids": [1, 2]}, indent=1))
+    refused("an object over some lines", INPUT, ["pretty: line 1: not JSON", "expected one object per line"], *SMALL[:3],
+            "--data", "pretty", "-o", "x.json")
     for n, told in ((36, True), (37, False)):
         pathlib.Path("brief").write_text(json.dumps({"prompt_ids": list(range(1, n + 1))}) + "\n")
         r = good(f"{n} tokens", *SMALL[:3], "--data", "brief", "--response", "8", "-o", "brief.json")
         check((f"the longest prompt has {n} tokens" in r.err) == told, f"{n} tokens: {r}")
+        more = json.loads(pathlib.Path("brief.json").read_text())["diagnostics"]["more_examples"]
+        check(more is None, f"one example: {more} more")
         check("nan" not in r.out.decode() and "1 example used; two or more" in r.out.decode(), f"one example: {r.out}")
 
 

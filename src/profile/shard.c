@@ -260,8 +260,17 @@ static rkv_status load(rkv_table **out, const char *path, rkv_error *e)
 
 /* ---- putting together ---- */
 
-/* The key of the member of text a, a head as JSON, in which b first differs. */
-static void differing_key(char *out, size_t n, const char *a, const char *b)
+/* Bytes of a value in text, as far as it goes into a message. */
+static int value_length(const char *v)
+{
+    enum { MOST = 60 };
+    const char *end = *v == '"' || *v == '[' ? strchr(v + 1, *v == '[' ? ']' : '"') : NULL;
+    const size_t n = end ? (size_t)(end + 1 - v) : strcspn(v, ",}\n");
+    return n < MOST ? (int)n : MOST;
+}
+
+/* The member of text a, a head as JSON, in which b first differs, and its two values. */
+static void differing_member(char *out, size_t n, const char *a, const char *b)
 {
     size_t i = 0;
     while (a[i] && a[i] == b[i])
@@ -271,14 +280,23 @@ static void differing_key(char *out, size_t n, const char *a, const char *b)
     size_t start = i > 1 ? i - 1 : 0;
     while (start > 0 && a[start - 1] != '"')
         start--;
-    const size_t length = i > 1 ? i - 1 - start : 0;
-    snprintf(out, n, "%.*s", (int)(length < n ? length : n - 1), a + start);
+    if (i < 2) {
+        snprintf(out, n, "'format'");
+        return;
+    }
+    const int length = (int)(i - 1 - start);
+    const char *key = a + start, *x = a + i + 2, *y = b + i + 2;
+    const int is_name = length == 4 && !memcmp(key, "name", 4);
+    const int is_tier = length == 4 && !memcmp(key, "tier", 4);
+    snprintf(out, n, "'%.*s' (%.*s and %.*s)%s", is_name ? 5 : length, is_name ? "model" : key,
+             value_length(x), x, value_length(y), y,
+             is_tier ? "; measure all parts with RKV_CPU= the weakest CPU's" : "");
 }
 
 static rkv_status check_alike(const rkv_table *a, const rkv_table *b, const char *path_a,
                               const char *path_b, rkv_error *e)
 {
-    char key[64] = "";
+    char key[320] = "";
     rkv_text x = {0}, y = {0};
     rkv_profile_print_head(&x, a->head, format);
     rkv_profile_print_head(&y, b->head, format);
@@ -286,17 +304,17 @@ static rkv_status check_alike(const rkv_table *a, const rkv_table *b, const char
     if (x.bad || y.bad)
         s = rkv_fail(e, RKV_E_MEM, "%s: out of memory", path_b);
     else if (strcmp(x.data, y.data))
-        differing_key(key, sizeof key, x.data, y.data);
+        differing_member(key, sizeof key, x.data, y.data);
     else if (a->n_shard != b->n_shard)
-        snprintf(key, sizeof key, "count");
+        snprintf(key, sizeof key, "'count'");
     else if (a->n_example != b->n_example)
-        snprintf(key, sizeof key, "examples");
+        snprintf(key, sizeof key, "'examples'");
     for (int l = 0; !s && !*key && l < a->head->n_layer; l++)
         if (a->head->sensitivity[l].in_budget != b->head->sensitivity[l].in_budget)
-            snprintf(key, sizeof key, "layers");
+            snprintf(key, sizeof key, "'layers'");
     if (!s && *key)
         s = rkv_fail(e, RKV_E_MISMATCH,
-                     "%.150s and %.150s are no shards of one profile: they differ in '%s'", path_a,
+                     "%.150s and %.150s are no shards of one profile: they differ in %s", path_a,
                      path_b, key);
     rkv_text_free(&x);
     rkv_text_free(&y);
