@@ -356,15 +356,16 @@ static void check_join(void)
     CHECK(join_made(&text, all_signals, 13, 3, 0, 2, &e) == RKV_E_MISMATCH &&
               strstr(e.text, "shard 2 of 3 is there twice: p1 and p3"), "%s", e.text);
     const char *name[] = {"a", "b"};
-    for (int what = 0; what < 5; what++) {
+    for (int what = 0; what < 6; what++) {
         rkv_table *part[] = {made_table(all_signals, 13, 0.5, 1, 2),
                              made_table(all_signals, what == 0 ? 12 : 13, 0.5, 2, 2)};
         static const char *const key[] = {"'examples'", "'noise'", "'fingerprint'", "'data_hash'",
-                                          "'layers'"};
+                                          "'layers'", "RKV_CPU="};
         part[1]->head->noise = what == 1 ? 0.25 : 0.5;
         part[1]->head->fingerprint[5] = what == 2 ? 'f' : '5';
         part[1]->head->data_hash += what == 3;
         part[1]->head->sensitivity[SLIDING].in_budget = what == 4;
+        part[1]->head->tier[0] ^= what == 5;
         CHECK(rkv_table_join(part, name, 2, &e) == RKV_E_MISMATCH && strstr(e.text, key[what]),
               "%s: %s", key[what], e.text);
         rkv_table_free(part[0]);

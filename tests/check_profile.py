@@ -7,6 +7,7 @@ import os
 import pathlib
 import pty
 import random
+import re
 import signal
 import struct
 import time
@@ -72,7 +73,7 @@ def check_resume():
                                 ("--damage-budget", "15%", "damage")):
         refused(f"the folder of another run, {option}", INPUT, ["parts.SIGKILL", "another folder", f"({what} "], *args,
                 option, value, "--resume", "parts.SIGKILL", "-o", "x.json")
-    refused("a file as the folder", INPUT, ["text"], *args, "--resume", "text", "-o", "x.json")
+    refused("a file as the folder", INPUT, ["text: ", "not a folder"], *args, "--resume", "text", "-o", "x.json")
 
 
 def check_kill_loop():
@@ -124,7 +125,9 @@ def check_damaged():
                                  ("example", "fed", struct.pack("<8i", *[9] * 7, 512)),
                                  ("example", "fed", struct.pack("<9i", *[9] * 9)), ("estimate", "error", error[:-1]),
                                  ("estimate", "error", struct.pack("<d", 1.0) * (len(error) // 8)),
-                                 ("estimate", "error", None)):
+                                 ("estimate", "error", None), ("outcome", "kl", 1.0), ("outcome", "local", 0.5),
+                                 ("example", "state", 2), ("example", "fed", struct.pack("<8i", *[9] * 8)),
+                                 ("estimate", "error", bytes(len(error)))):
         old = change(table, column, value)
         refused(f"{table}.{column} = {value!r:.40}", INPUT, [f"rows/profile.sqlite: example {i} is damaged"], *args,
                 "x.json")
@@ -133,7 +136,17 @@ def check_damaged():
     check(pathlib.Path("again.json").read_bytes() == pathlib.Path("first.json").read_bytes(), "repaired")
     pathlib.Path("noise").mkdir()
     pathlib.Path("noise/profile.sqlite").write_bytes(b"no database" * 1000)
-    refused("no database", INPUT, ["noise/profile.sqlite: ", "not a database"], *args[:-2], "noise", "-o", "x.json")
+    refused("no database", INPUT, ["noise/profile.sqlite: ", "not a database", "remove the folder"], *args[:-2], "noise", "-o", "x.json")
+
+
+def check_together():
+    """Several that begin with one new folder at the same time wait for each other."""
+    for k in range(3):
+        ps = [start(*SMALL, "--signals", "values", "--examples", "1", "--resume", f"together{k}", "-o", f"together{i}.json")
+              for i in range(6)]
+        for r in [finish(p) for p in ps]:
+            check(r.rc == 0 and not r.err, f"together: {r}")
+    check(len({pathlib.Path(f"together{i}.json").read_bytes() for i in range(6)}) == 1, "together: one profile")
 
 
 def check_interrupted():
@@ -216,7 +229,7 @@ def check_shards():
             refused("a shard twice", INPUT, [f"of {n} is there twice", parts[0]], "profile", "--merge", *parts, parts[0],
                     "-o", "x.json")
     merge = ["profile", "--merge", "part1of2.json"]
-    for name, what, more in (("noise", "'noise'", ["--noise", "0.4"]), ("model", "'name'", ["-m", "other.gguf"]),
+    for name, what, more in (("noise", "'noise' (0.5 and 0.4)", ["--noise", "0.4"]), ("model", "'model' (\"made llama f32, seed 1\" and ", ["-m", "other.gguf"]),
                              ("data", "'data_hash'", ["--data", "data"]), ("length", "'examples'", ["--examples", "5"]),
                              ("seeds", "'noise_seeds'", ["--noise-seeds", "2"]), ("count", "'count'", ["--shard", "2/3"]),
                              ("signals", "'signals'", ["--signals", "values,keys"])):
@@ -229,6 +242,10 @@ def check_shards():
                                ("a negative one", text.replace('"kl": [', '"kl": [-', 1), "below 0"),
                                ("another shard's", text.replace('"example": 1', '"example": 2', 1), "another shard"),
                                ("one twice", text.replace('"example": 3', '"example": 1', 1), "twice"),
+                               ("a digit", re.sub(r'"kl": \[(\d)', lambda m: f'"kl": [{(int(m[1]) + 1) % 10}', text,
+                                                  count=1), "key 'sum'"),
+                               ("another setting", text.replace('"noise": 0.5', '"noise": 0.4'), "key 'sum'"),
+                               ("no sum", text.replace('"sum"', '"total"'), "'sum'"),
                                ("no state", text.replace('"used"', '"good"', 1), "state 'good'")):
         pathlib.Path("broken.json").write_text(broken)
         check(broken != text, f"{name}: something changed")
@@ -341,6 +358,29 @@ def check_overwrites():
           made.read_bytes() == pathlib.Path("profile.json").read_bytes(), "link and mode stay")
 
 
+def check_little():
+    """One layer, layers that all slide, prompts that nothing is removed of."""
+    make_model("one.gguf", layers=1)
+    args = ["--data", "data", "--response", "8"]
+    text = good("one layer", "profile", "-m", "one.gguf", *args, "-o", "one.json").out
+    check(b"one layer in the budget" in text and b"nan" not in text, f"one layer: {text}")
+    refused("one layer", INPUT, ["one layer in the budget: no order"], "profile", "--check", "one.json", "-m", "one.gguf",
+            "--data", "data")
+    make_model("slides.gguf", family="gemma3", layers=4, window=16, pattern=100)
+    refused("all layers slide", INPUT, ["every layer has a sliding window"], "profile", "-m", "slides.gguf", *args, "-o",
+            "x.json")
+    pathlib.Path("pretty").write_text(json.dumps({"prompt_ids": [1, 2]}, indent=1))
+    refused("an object over some lines", INPUT, ["pretty: line 1: not JSON", "expected one object per line"], *SMALL[:3],
+            "--data", "pretty", "-o", "x.json")
+    for n, told in ((36, True), (37, False)):
+        pathlib.Path("brief").write_text(json.dumps({"prompt_ids": list(range(1, n + 1))}) + "\n")
+        r = good(f"{n} tokens", *SMALL[:3], "--data", "brief", "--response", "8", "-o", "brief.json")
+        check((f"the longest prompt has {n} tokens" in r.err) == told, f"{n} tokens: {r}")
+        more = json.loads(pathlib.Path("brief.json").read_text())["diagnostics"]["more_examples"]
+        check(more is None, f"one example: {more} more")
+        check("nan" not in r.out.decode() and "1 example used; two or more" in r.out.decode(), f"one example: {r.out}")
+
+
 def check_settings():
     for option, values, what in (("signals", ["x", "values,", ",", "Values", "keys,values+keys"], "head-curves"),
                                  ("grid", ["0", "100", "20,10", "5,5", "x", "", "5;10", ",".join(map(str, range(1, 34)))],
@@ -378,10 +418,13 @@ def check_settings():
 
 def tests():
     always = [check_overwrites, check_settings, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
+
+
+    always = [check_settings, check_little, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
     if without_sqlite() or sqlite3 is None:
         skip(60, "no SQLite in this build or in Python")
         return always
-    return always + [check_resume, check_kill_loop, check_damaged]
+    return always + [check_resume, check_kill_loop, check_damaged, check_together]
 
 
 def main():

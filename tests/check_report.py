@@ -193,7 +193,7 @@ WRONG = {
                  put(1.5, "damage", 0, "layer"), put("both", "curves", 0, "kind"), put([], "curves", 0, "grid"),
                  put(None, "curves", 0, "units", 0, "kv_head"), put([-1], "curves", 0, "units", 0, "damage"),
                  put(2, "diagnostics", "spearman", "sensitivity", "damage"), put(-1, "diagnostics", "more_examples")],
-    "part1.json": [put(None, "shard"), put(0, "shard", "index"), put("new", "rows", 0, "state"),
+    "part1.json": [put(None, "shard"), put(None, "sum"), put(0, "shard", "index"), put("new", "rows", 0, "state"),
                    put(None, "rows", 0, "kl"), put(7, "rows", 0, "fed"), put([-1], "rows", 0, "error"),
                    put(None, "settings", "grid"), put("ripplekv-profile", "format")],
 }

@@ -142,7 +142,7 @@ def check_profile_inputs():
     sliding = ["profile", "-m", "sliding.gguf", "-o", "out.json", "--data", "data", "--response"]
     refused("a greedy answer longer than sliding layers hold", USAGE, ["257 response tokens", "at most 256"],
             *sliding, "257")
-    refused("all prompts too long", USAGE, ["longer than the context"], *args, "data", "-c", "10")
+    refused("all prompts too long", INPUT, ["longer than the context of 10 tokens (-c)"], *args, "data", "-c", "10")
     for path, what in {"absent/x": "No such file", "folder": "Is a directory", "text/x": "Not a directory"}.items():
         refused(f"profile -o {path}", FAILED, [path + ":", what], *args, "data", "-o", path)
     unsaved("disk full", ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full")

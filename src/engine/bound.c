@@ -65,7 +65,8 @@ rkv_status rkv_bound_fit(int *n_example, int *streams, const rkv_bound *b, int n
     if (beside + b->example > bytes)
         return rkv_fail(e, RKV_E_MEM,
                         "one example takes %.1f MiB beside %.1f MiB of weights, read layer by "
-                        "layer, and %.1f MiB of buffers: %.1f MiB in all; the bound is %.1f MiB",
+                        "layer, and %.1f MiB of buffers: %.1f MiB in all; the bound is %.1f MiB; "
+                        "use --batch-rows, shorter prompts or a larger --memory",
                         (double)b->example / 0x1p20, (double)b->streamed / 0x1p20,
                         (double)b->fixed / 0x1p20, (double)(beside + b->example) / 0x1p20,
                         (double)bytes / 0x1p20);

@@ -81,7 +81,7 @@ static rkv_status no_memory(const rkv_kv *kv, int l, int cap, rkv_error *e)
     const size_t need = (size_t)cap * (kv->k_bytes + kv->v_bytes) * (size_t)kv->n_kv_head;
     return rkv_fail(e, RKV_E_MEM,
                     "KV cache: layer %d needs %zu bytes for %d tokens, %llu are available; use a "
-                    "smaller --ctx-size or --kv-budget", l, need, cap,
+                    "shorter context or a smaller budget", l, need, cap,
                     (unsigned long long)rkv_mem_available(NULL));
 }
 

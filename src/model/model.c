@@ -350,7 +350,8 @@ rkv_status rkv_model_head(const rkv_model *m, const float *x, int n_row, float *
     float *logits = rkv_mem_alloc(rkv_mem_product((size_t)n_row, COLUMNS * sizeof *logits));
     rkv_status s = RKV_OK;
     if (!panels || !logits)
-        s = rkv_fail(e, RKV_E_MEM, "output head: out of memory for %d rows of logits", n_row);
+        s = rkv_fail(e, RKV_E_MEM, "output head: out of memory for %d rows of logits; "
+                     "fewer rows at a time need less", n_row);
     else
         final_norm(m, norm, x, n_row);
     for (int c0 = 0; !s && c0 < n_vocab; c0 += COLUMNS) {

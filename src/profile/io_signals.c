@@ -135,7 +135,7 @@ static rkv_status parse_agreement(rkv_diagnostics *d, const cJSON *x, const char
 static rkv_status parse_diagnostics(rkv_diagnostics *d, const cJSON *root, const char *source,
                                     rkv_error *e)
 {
-    const cJSON *x, *spearman, *row;
+    const cJSON *x, *spearman, *row, *more;
     for (int i = 0; i < RKV_ORDER_ROWS; i++)
         for (int j = 0; j < RKV_ORDER_COUNT; j++)
             d->spearman[i][j] = NAN;
@@ -144,7 +144,9 @@ static rkv_status parse_diagnostics(rkv_diagnostics *d, const cJSON *root, const
     d->known = 1;
     RKV_TRY(rkv_json_get(&x, root, "diagnostics", source, e));
     RKV_TRY(parse_or_null(&d->widest, x, "widest_budget", 0.0, 1e9, source, e));
-    RKV_TRY(rkv_json_int(&d->n_more, x, "more_examples", 0, INT32_MAX, source, e));
+    RKV_TRY(rkv_json_get(&more, x, "more_examples", source, e));
+    if (!cJSON_IsNull(more))
+        RKV_TRY(rkv_json_int(&d->n_more, x, "more_examples", 0, INT32_MAX, source, e));
     RKV_TRY(rkv_json_get(&spearman, x, "spearman", source, e));
     for (int i = 0; i < RKV_ORDER_ROWS; i++)
         if (rkv_json_has(spearman, rkv_order_name[i])) {
@@ -224,7 +226,10 @@ static void print_diagnostics(rkv_text *t, const rkv_diagnostics *d)
     rkv_text_printf(t, ",\n  \"diagnostics\": {\"resamples\": %d", RKV_RESAMPLES);
     put_number(t, "stable_within", RKV_STABLE);
     put_number(t, "widest_budget", d->widest);
-    rkv_text_printf(t, ", \"more_examples\": %d", d->n_more);
+    if (isnan(d->widest))
+        rkv_text_printf(t, ", \"more_examples\": null");
+    else
+        rkv_text_printf(t, ", \"more_examples\": %d", d->n_more);
     print_spearman(t, d);
     rkv_text_printf(t, ",\n    \"agreement\": [");
     for (int i = 0; i < d->n_agreement; i++) {

@@ -51,7 +51,8 @@ typedef struct rkv_diagnostics {
         double spearman;
     } agreement[RKV_MAX_AGREEMENT];
     double widest;              /* half width of the widest interval of a budget; NaN: not known */
-    int n_more;                 /* examples that would narrow it to RKV_STABLE, about; 0: it is */
+    int n_more;                 /* examples that would narrow it to RKV_STABLE, about; 0: it is,
+                                   or widest is NaN */
 } rkv_diagnostics;
 
 #define RKV_STABLE 0.02         /* half width, in units of cap */

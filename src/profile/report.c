@@ -38,6 +38,7 @@ static void report_layers(rkv_text *t, const rkv_profile *p)
 static void report_orders(rkv_text *t, const rkv_profile *p)
 {
     const rkv_diagnostics *d = &p->diagnostics;
+    int n = 0;
     for (int i = 0; i < RKV_ORDER_ROWS; i++) {
         const char *separator = " ";
         if (isnan(d->spearman[i][RKV_ORDER_RANDOM]))
@@ -51,28 +52,36 @@ static void report_orders(rkv_text *t, const rkv_profile *p)
         rkv_text_printf(t, " (mean absolute)\n");
     }
     for (int i = 0; i < d->n_agreement; i++)
-        rkv_text_printf(t, "%s%d: %.3f", i ? ", " : "Order after so many examples against all: ",
-                        d->agreement[i].k, d->agreement[i].spearman);
-    if (d->n_agreement)
+        if (!isnan(d->agreement[i].spearman)) {
+            rkv_text_printf(t, "%s%d: %.3f",
+                            n++ ? ", " : "Order after so many examples against all: ",
+                            d->agreement[i].k, d->agreement[i].spearman);
+        }
+    if (n)
         rkv_text_printf(t, "\n");
 }
 
 static void report_certainty(rkv_text *t, const rkv_profile *p)
 {
     const rkv_diagnostics *d = &p->diagnostics;
-    rkv_text_printf(t, "%d examples used", p->n_example);
+    int n_layer = 0;
+    for (int l = 0; l < p->n_layer; l++)
+        n_layer += p->sensitivity[l].in_budget;
+    rkv_text_printf(t, "%d example%s used", p->n_example, p->n_example == 1 ? "" : "s");
     if (p->n_skipped_short)
         rkv_text_printf(t, ", %d skipped for a short answer", p->n_skipped_short);
     if (p->n_skipped_long)
         rkv_text_printf(t, ", %d for a long prompt", p->n_skipped_long);
-    if (!d->known || isnan(d->widest))
-        rkv_text_printf(t, ": how sure the budgets are takes two or more\n");
+    if (n_layer < 2)
+        rkv_text_printf(t, "; one layer in the budget: nothing to divide\n");
+    else if (!d->known || isnan(d->widest))
+        rkv_text_printf(t, "; two or more are needed to tell how sure the budgets are\n");
     else if (d->n_more)
-        rkv_text_printf(t, ": the widest interval of a budget is +-%.1f %% of cap; for +-%g %% "
-                        "about %d more examples are needed\n", 100.0 * d->widest,
+        rkv_text_printf(t, ": the widest interval of a budget is +-%.1f %% of the mean; for +-%g "
+                        "%% about %d more examples are needed\n", 100.0 * d->widest,
                         100.0 * RKV_STABLE, d->n_more);
     else
-        rkv_text_printf(t, ": every budget is known to +-%.1f %% of cap\n", 100.0 * d->widest);
+        rkv_text_printf(t, ": every budget is known to +-%.1f %% of the mean\n", 100.0 * d->widest);
 }
 
 rkv_status rkv_profile_report(const rkv_profile *p, char **text, rkv_error *e)

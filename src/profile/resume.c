@@ -10,7 +10,11 @@
 
 #include <sqlite3.h>
 
+#include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
+
+enum { PATIENCE_MS = 10000 };   /* for other processes that use the database */
 
 struct rkv_resume {
     sqlite3 *db;
@@ -19,13 +23,35 @@ struct rkv_resume {
 
 static rkv_status failed(const rkv_resume *r, const char *what, rkv_error *e)
 {
-    return rkv_fail(e, RKV_E_IO, "%s: %s: %s", r->path, what,
-                    r->db ? sqlite3_errmsg(r->db) : "out of memory");
+    const int code = r->db ? sqlite3_errcode(r->db) & 0xff : SQLITE_NOMEM;
+    const int cause = code == SQLITE_CANTOPEN || code == SQLITE_IOERR
+                          ? sqlite3_system_errno(r->db) : 0;
+    const char *hint = code == SQLITE_CORRUPT || code == SQLITE_NOTADB ? "; remove the folder"
+                       : code == SQLITE_BUSY ? "; another process uses the folder" : "";
+    return rkv_fail(e, RKV_E_IO, "%s: %s: %s%s%s%s", r->path, what,
+                    r->db ? sqlite3_errmsg(r->db) : "out of memory", cause ? ": " : "",
+                    cause ? strerror(cause) : "", hint);
 }
 
 static rkv_status run(rkv_resume *r, const char *sql, const char *what, rkv_error *e)
 {
     return sqlite3_exec(r->db, sql, NULL, NULL, NULL) ? failed(r, what, e) : RKV_OK;
+}
+
+/* What a row is known by: a change of any of its numbers is told. */
+static int64_t sum_of(int i, int which, const void *data, size_t n)
+{
+    const int32_t key[] = {i, which};
+    rkv_hash h = rkv_hash_init();
+    rkv_hash_add(&h, key, sizeof key);
+    rkv_hash_add(&h, data, n);
+    return (int64_t)rkv_hash_end(&h);
+}
+
+static int64_t sum_of_outcome(int i, int variant, const rkv_outcome *o)
+{
+    const double number[] = {o->kl + 0.0, o->local + 0.0};      /* SQLite keeps no -0.0 */
+    return sum_of(i, variant, number, sizeof number);
 }
 
 /* Signatures are items with ", " between them: the first item in which two differ, of a, begins. */
@@ -68,11 +94,48 @@ static rkv_status check_signature(rkv_resume *r, const char *signature, rkv_erro
     return s;
 }
 
+static rkv_status make_folder(const char *dir, rkv_error *e)
+{
+    struct stat st;
+    if (!mkdir(dir, 0777) || (errno == EEXIST && !stat(dir, &st) && S_ISDIR(st.st_mode)))
+        return RKV_OK;
+    return rkv_fail(e, RKV_E_IO, "%s: cannot make the folder: %s", dir,
+                    errno == EEXIST ? "not a folder" : strerror(errno));
+}
+
+/* The change to a write-ahead log does not wait by itself for others who do the same. */
+static rkv_status set_up(rkv_resume *r, rkv_error *e)
+{
+    enum { STEP_MS = 20 };
+    static const char sql[] =
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;"
+        "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
+        "CREATE TABLE IF NOT EXISTS example (i INTEGER PRIMARY KEY, state INTEGER NOT NULL,"
+        " fed BLOB, sum INTEGER NOT NULL);"
+        "CREATE TABLE IF NOT EXISTS outcome (i INTEGER, variant INTEGER, kl REAL,"
+        " local REAL, sum INTEGER NOT NULL, PRIMARY KEY (i, variant)) WITHOUT ROWID;"
+        "CREATE TABLE IF NOT EXISTS estimate (i INTEGER PRIMARY KEY, error BLOB,"
+        " sum INTEGER NOT NULL);"
+        "COMMIT";
+    sqlite3_busy_timeout(r->db, PATIENCE_MS);
+    const int64_t end = rkv_clock_ns() + (int64_t)PATIENCE_MS * 1000000;
+    rkv_status s;
+    do {
+        s = run(r, sql, "cannot prepare the database", e);
+        const int busy = s && (sqlite3_errcode(r->db) & 0xff) == SQLITE_BUSY;
+        if (!busy)
+            return s;
+        if (!sqlite3_get_autocommit(r->db))
+            sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
+        sqlite3_sleep(STEP_MS);
+    } while (rkv_clock_ns() < end);
+    return s;
+}
+
 rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *name,
                            const char *signature, rkv_error *e)
 {
-    if (mkdir(dir, 0777) && errno != EEXIST)
-        return rkv_fail(e, RKV_E_IO, "%s: cannot make the folder: %s", dir, strerror(errno));
+    RKV_TRY(make_folder(dir, e));
     rkv_resume *r = rkv_mem_calloc(1, sizeof *r);
     if (!r)
         return rkv_fail(e, RKV_E_MEM, "%s: out of memory", dir);
@@ -82,15 +145,7 @@ rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *name,
     if (!s && sqlite3_open(r->path, &r->db))
         s = failed(r, "cannot open", e);
     if (!s)
-        s = run(r,
-                "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
-                "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
-                "CREATE TABLE IF NOT EXISTS example (i INTEGER PRIMARY KEY, state INTEGER NOT NULL,"
-                " fed BLOB);"
-                "CREATE TABLE IF NOT EXISTS outcome (i INTEGER, variant INTEGER, kl REAL,"
-                " local REAL, PRIMARY KEY (i, variant)) WITHOUT ROWID;"
-                "CREATE TABLE IF NOT EXISTS estimate (i INTEGER PRIMARY KEY, error BLOB)",
-                "cannot prepare the database", e);
+        s = set_up(r, e);
     if (!s)
         s = check_signature(r, signature, e);
     if (s) {
@@ -136,7 +191,7 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, i
     if (!r)
         return RKV_OK;
     sqlite3_stmt *q;
-    rkv_status s = prepare(r, &q, "SELECT state, fed FROM example WHERE i = ?", i, e);
+    rkv_status s = prepare(r, &q, "SELECT state, fed, sum FROM example WHERE i = ?", i, e);
     const int step = s ? SQLITE_DONE : sqlite3_step(q);
     if (step != SQLITE_ROW && step != SQLITE_DONE) {
         s = cannot(r, 0, e);
@@ -144,6 +199,8 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, i
         const int found = sqlite3_column_int(q, 0), bytes = sqlite3_column_bytes(q, 1);
         const int n = bytes / (int)sizeof *fed;
         if (found < RKV_EXAMPLE_USED || found > RKV_EXAMPLE_LONG ||
+            sqlite3_column_int64(q, 2) !=
+                sum_of(i, found, sqlite3_column_blob(q, 1), (size_t)bytes) ||
             (found == RKV_EXAMPLE_USED && (n < 1 || n > n_max || bytes % (int)sizeof *fed))) {
             s = rkv_resume_damaged(r, i, e);
         } else {
@@ -163,9 +220,10 @@ rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, co
     if (!r)
         return RKV_OK;
     sqlite3_stmt *q;
-    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO example VALUES (?, ?, ?)", i, e);
+    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO example VALUES (?, ?, ?, ?)", i, e);
     if (!s && (sqlite3_bind_int(q, 2, state) ||
                sqlite3_bind_blob(q, 3, fed, n_fed * (int)sizeof *fed, SQLITE_STATIC) ||
+               sqlite3_bind_int64(q, 4, sum_of(i, state, fed, (size_t)n_fed * sizeof *fed)) ||
                sqlite3_step(q) != SQLITE_DONE))
         s = cannot(r, 1, e);
     sqlite3_finalize(q);
@@ -179,14 +237,17 @@ rkv_status rkv_resume_get_outcomes(rkv_resume *r, int i, rkv_outcome *out, uint8
         return RKV_OK;
     sqlite3_stmt *q;
     int step = SQLITE_DONE;
-    rkv_status s = prepare(r, &q, "SELECT variant, kl, local FROM outcome WHERE i = ?", i, e);
+    rkv_status s =
+        prepare(r, &q, "SELECT variant, kl, local, sum FROM outcome WHERE i = ?", i, e);
     while (!s && (step = sqlite3_step(q)) == SQLITE_ROW) {
         const int v = sqlite3_column_int(q, 0);
+        const rkv_outcome o = {sqlite3_column_double(q, 1), sqlite3_column_double(q, 2)};
         if (v < 0 || v >= n || sqlite3_column_type(q, 1) != SQLITE_FLOAT ||
-            sqlite3_column_type(q, 2) != SQLITE_FLOAT) {
+            sqlite3_column_type(q, 2) != SQLITE_FLOAT ||
+            sqlite3_column_int64(q, 3) != sum_of_outcome(i, v, &o)) {
             s = rkv_resume_damaged(r, i, e);
         } else {
-            out[v] = (rkv_outcome){sqlite3_column_double(q, 1), sqlite3_column_double(q, 2)};
+            out[v] = o;
             have[v] = 1;
         }
     }
@@ -200,12 +261,13 @@ static rkv_status insert_outcomes(rkv_resume *r, int i, const rkv_outcome *out, 
                                   int n, rkv_error *e)
 {
     sqlite3_stmt *q;
-    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO outcome VALUES (?, ?, ?, ?)", i, e);
+    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO outcome VALUES (?, ?, ?, ?, ?)", i, e);
     for (int j = 0; !s && j < n; j++) {
         const rkv_outcome *o = &out[index[j]];
         if (sqlite3_bind_int(q, 2, index[j]) || sqlite3_bind_double(q, 3, o->kl) ||
-            sqlite3_bind_double(q, 4, o->local) || sqlite3_step(q) != SQLITE_DONE ||
-            sqlite3_reset(q))
+            sqlite3_bind_double(q, 4, o->local) ||
+            sqlite3_bind_int64(q, 5, sum_of_outcome(i, index[j], o)) ||
+            sqlite3_step(q) != SQLITE_DONE || sqlite3_reset(q))
             s = cannot(r, 1, e);
     }
     sqlite3_finalize(q);
@@ -215,8 +277,9 @@ static rkv_status insert_outcomes(rkv_resume *r, int i, const rkv_outcome *out, 
 static rkv_status insert_errors(rkv_resume *r, int i, const double *error, size_t n, rkv_error *e)
 {
     sqlite3_stmt *q;
-    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO estimate VALUES (?, ?)", i, e);
+    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO estimate VALUES (?, ?, ?)", i, e);
     if (!s && (sqlite3_bind_blob64(q, 2, error, n * sizeof *error, SQLITE_STATIC) ||
+               sqlite3_bind_int64(q, 3, sum_of(i, 0, error, n * sizeof *error)) ||
                sqlite3_step(q) != SQLITE_DONE))
         s = cannot(r, 1, e);
     sqlite3_finalize(q);
@@ -246,13 +309,14 @@ rkv_status rkv_resume_get_errors(rkv_resume *r, int i, double *error, size_t n, 
     if (!r)
         return RKV_OK;
     sqlite3_stmt *q;
-    rkv_status s = prepare(r, &q, "SELECT error FROM estimate WHERE i = ?", i, e);
+    rkv_status s = prepare(r, &q, "SELECT error, sum FROM estimate WHERE i = ?", i, e);
     const int step = s ? SQLITE_DONE : sqlite3_step(q);
     if (step != SQLITE_ROW && step != SQLITE_DONE) {
         s = cannot(r, 0, e);
     } else if (step == SQLITE_ROW) {
         const size_t bytes = (size_t)sqlite3_column_bytes(q, 0);
-        *have = bytes == n * sizeof *error;
+        *have = bytes == n * sizeof *error &&
+                sqlite3_column_int64(q, 1) == sum_of(i, 0, sqlite3_column_blob(q, 0), bytes);
         if (*have && n)
             memcpy(error, sqlite3_column_blob(q, 0), bytes);
         else

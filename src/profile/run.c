@@ -175,7 +175,7 @@ static rkv_status enough(job *j, int i, int *stop, rkv_error *e)
         *stop = !s && widest <= RKV_STABLE;
         if (!s)
             rkv_log(RKV_LOG_INFO, "after %d examples the widest interval of a budget is +-%.2f %% "
-                    "of cap", j->n_used, 100.0 * widest);
+                    "of the mean", j->n_used, 100.0 * widest);
     }
     if (!*stop)
         t->n_example = n_example;
@@ -268,6 +268,23 @@ static rkv_status look_at_lines(job *j, rkv_error *e)
     return RKV_OK;
 }
 
+/* Every selector keeps the window: prompts within the floor make curves of zeros. */
+static void warn_of_short_prompts(const job *j)
+{
+    const rkv_profile *h = j->table->head;
+    const int least = rkv_policy_floor(&j->measurer.policy);
+    if (!j->longest || !(h->signals & (RKV_SIGNAL_CURVES | RKV_SIGNAL_LAYER_CURVES |
+                                       RKV_SIGNAL_HEAD_CURVES | RKV_SIGNAL_DAMAGE)))
+        return;
+    if (j->longest <= (size_t)least)
+        rkv_log(RKV_LOG_WARN, "the longest prompt has %zu tokens, and %d always stay: damage and "
+                "curves say nothing; use longer prompts", j->longest, least);
+    else
+        rkv_log(RKV_LOG_INFO, "the longest prompt has %zu tokens, of which %d always stay: shares "
+                "under %.3g %% give the same numbers", j->longest, least,
+                100.0 * least / (double)j->longest);
+}
+
 static rkv_status open_resume(job *j, rkv_error *e)
 {
     char signature[1024], signals[128], grid[512] = "";
@@ -283,7 +300,7 @@ static rkv_status open_resume(job *j, rkv_error *e)
         n += snprintf(grid + n, sizeof grid - (size_t)n, " %.9g", h->grid[g]);
     snprintf(signature, sizeof signature,
              "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, context %d, tier %s, "
-             "arithmetic %s, signals %s, selector %s, damage %.17g, grid%s, layout 2",
+             "arithmetic %s, signals %s, selector %s, damage %.17g, grid%s, layout 3",
              i->fingerprint, (unsigned long long)j->data.hash,
              o->from_answers ? "answers" : "greedy", o->n_response, o->noise, o->n_seed, o->n_ctx,
              i->tier, i->arithmetic, signals, h->selector, o->damage_budget, grid);
@@ -353,6 +370,7 @@ static rkv_status start(job *j, rkv_error *e)
         j->table->n_shard = o->n_shard;
     }
     RKV_TRY(look_at_lines(j, e));
+    warn_of_short_prompts(j);
     RKV_TRY(open_resume(j, e));
     j->measurer.m = j->m;
     j->measurer.o = o;
@@ -375,6 +393,9 @@ rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_
     RKV_TRY(set_policy(&j.measurer.policy, j.o, e));
     if (!m->arch)
         return rkv_fail(e, RKV_E_ARG, "profile: a model loaded for its tokenizer only");
+    if (rkv_model_get_info(m)->n_layer_sliding == m->config.n_layer)
+        return rkv_fail(e, RKV_E_UNSUPPORTED, "profile: every layer has a sliding window: no cache "
+                        "to divide, no profile is needed");
     /* A longer answer would push prompt tokens out of sliding layers before the walk needs them. */
     if (rkv_model_get_info(m)->n_layer_sliding && !j.o->from_answers &&
         j.o->n_response > RKV_SLIDING_ROOM)

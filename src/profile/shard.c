@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
 
@@ -47,28 +48,46 @@ static void print_row(rkv_text *t, const rkv_table *table, int i)
     rkv_text_printf(t, "}");
 }
 
-rkv_status rkv_table_print(const rkv_table *table, char **text, size_t *n, rkv_error *e)
+/* All members but the last: their sum. */
+static void print_members(rkv_text *t, const rkv_table *table)
 {
-    rkv_text t = {0};
     const char *separator = "";
-    rkv_text_printf(&t, "{\n");
-    rkv_profile_print_head(&t, table->head, format);
-    rkv_text_printf(&t, ",\n  \"shard\": {\"index\": %d, \"count\": %d, \"examples\": %d, "
+    rkv_text_printf(t, "{\n");
+    rkv_profile_print_head(t, table->head, format);
+    rkv_text_printf(t, ",\n  \"shard\": {\"index\": %d, \"count\": %d, \"examples\": %d, "
                     "\"layers\": [", table->shard, table->n_shard, table->n_example);
     for (int l = 0; l < table->head->n_layer; l++)
         if (table->head->sensitivity[l].in_budget) {
-            rkv_text_printf(&t, "%s%d", separator, l);
+            rkv_text_printf(t, "%s%d", separator, l);
             separator = ", ";
         }
-    rkv_text_printf(&t, "]},\n  \"rows\": [");
+    rkv_text_printf(t, "]},\n  \"rows\": [");
     separator = "\n";
     for (int i = 0; i < table->n_example; i++)
         if (rkv_table_has(table, i)) {
-            rkv_text_printf(&t, "%s", separator);
-            print_row(&t, table, i);
+            rkv_text_printf(t, "%s", separator);
+            print_row(t, table, i);
             separator = ",\n";
         }
-    rkv_text_printf(&t, "\n  ]\n}\n");
+    rkv_text_printf(t, "\n  ]");
+}
+
+/* Of the members' text, which is the same whenever the numbers are. */
+static void print_sum(char out[17], const rkv_text *t)
+{
+    rkv_hash h = rkv_hash_init();
+    rkv_hash_add(&h, t->data, t->n);
+    snprintf(out, 17, "%016llx", (unsigned long long)rkv_hash_end(&h));
+}
+
+rkv_status rkv_table_print(const rkv_table *table, char **text, size_t *n, rkv_error *e)
+{
+    rkv_text t = {0};
+    char sum[17] = "";
+    print_members(&t, table);
+    if (!t.bad)
+        print_sum(sum, &t);
+    rkv_text_printf(&t, ",\n  \"sum\": \"%s\"\n}\n", sum);
     if (!rkv_text_take(&t, text, n))
         return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", table->n_example);
     return RKV_OK;
@@ -190,6 +209,25 @@ static rkv_status parse_rows(rkv_table *t, const cJSON *root, const char *source
     return RKV_OK;
 }
 
+static rkv_status check_sum(const rkv_table *t, const cJSON *root, const char *source, rkv_error *e)
+{
+    const char *word;
+    char sum[17] = "";
+    rkv_text again = {0};
+    RKV_TRY(rkv_json_string(&word, root, "sum", source, e));
+    print_members(&again, t);
+    rkv_status s = RKV_OK;
+    if (again.bad)
+        s = rkv_fail(e, RKV_E_MEM, "%s: out of memory", source);
+    else
+        print_sum(sum, &again);
+    if (!s && strcmp(word, sum))
+        s = rkv_fail(e, RKV_E_FORMAT, "%s: key 'sum' is '%.16s', the numbers give '%s': the file "
+                     "is damaged", source, word, sum);
+    rkv_text_free(&again);
+    return s;
+}
+
 rkv_status rkv_table_parse(rkv_table **out, const char *text, size_t n, const char *source,
                            rkv_error *e)
 {
@@ -199,6 +237,8 @@ rkv_status rkv_table_parse(rkv_table **out, const char *text, size_t n, const ch
     rkv_status s = parse_frame(&t, root, source, e);
     if (!s)
         s = parse_rows(t, root, source, e);
+    if (!s)
+        s = check_sum(t, root, source, e);
     cJSON_Delete(root);
     if (s) {
         rkv_table_free(t);
@@ -220,8 +260,17 @@ static rkv_status load(rkv_table **out, const char *path, rkv_error *e)
 
 /* ---- putting together ---- */
 
-/* The key of the member of text a, a head as JSON, in which b first differs. */
-static void differing_key(char *out, size_t n, const char *a, const char *b)
+/* Bytes of a value in text, as far as it goes into a message. */
+static int value_length(const char *v)
+{
+    enum { MOST = 60 };
+    const char *end = *v == '"' || *v == '[' ? strchr(v + 1, *v == '[' ? ']' : '"') : NULL;
+    const size_t n = end ? (size_t)(end + 1 - v) : strcspn(v, ",}\n");
+    return n < MOST ? (int)n : MOST;
+}
+
+/* The member of text a, a head as JSON, in which b first differs, and its two values. */
+static void differing_member(char *out, size_t n, const char *a, const char *b)
 {
     size_t i = 0;
     while (a[i] && a[i] == b[i])
@@ -231,14 +280,23 @@ static void differing_key(char *out, size_t n, const char *a, const char *b)
     size_t start = i > 1 ? i - 1 : 0;
     while (start > 0 && a[start - 1] != '"')
         start--;
-    const size_t length = i > 1 ? i - 1 - start : 0;
-    snprintf(out, n, "%.*s", (int)(length < n ? length : n - 1), a + start);
+    if (i < 2) {
+        snprintf(out, n, "'format'");
+        return;
+    }
+    const int length = (int)(i - 1 - start);
+    const char *key = a + start, *x = a + i + 2, *y = b + i + 2;
+    const int is_name = length == 4 && !memcmp(key, "name", 4);
+    const int is_tier = length == 4 && !memcmp(key, "tier", 4);
+    snprintf(out, n, "'%.*s' (%.*s and %.*s)%s", is_name ? 5 : length, is_name ? "model" : key,
+             value_length(x), x, value_length(y), y,
+             is_tier ? "; measure all parts with RKV_CPU= the weakest CPU's" : "");
 }
 
 static rkv_status check_alike(const rkv_table *a, const rkv_table *b, const char *path_a,
                               const char *path_b, rkv_error *e)
 {
-    char key[64] = "";
+    char key[320] = "";
     rkv_text x = {0}, y = {0};
     rkv_profile_print_head(&x, a->head, format);
     rkv_profile_print_head(&y, b->head, format);
@@ -246,17 +304,17 @@ static rkv_status check_alike(const rkv_table *a, const rkv_table *b, const char
     if (x.bad || y.bad)
         s = rkv_fail(e, RKV_E_MEM, "%s: out of memory", path_b);
     else if (strcmp(x.data, y.data))
-        differing_key(key, sizeof key, x.data, y.data);
+        differing_member(key, sizeof key, x.data, y.data);
     else if (a->n_shard != b->n_shard)
-        snprintf(key, sizeof key, "count");
+        snprintf(key, sizeof key, "'count'");
     else if (a->n_example != b->n_example)
-        snprintf(key, sizeof key, "examples");
+        snprintf(key, sizeof key, "'examples'");
     for (int l = 0; !s && !*key && l < a->head->n_layer; l++)
         if (a->head->sensitivity[l].in_budget != b->head->sensitivity[l].in_budget)
-            snprintf(key, sizeof key, "layers");
+            snprintf(key, sizeof key, "'layers'");
     if (!s && *key)
         s = rkv_fail(e, RKV_E_MISMATCH,
-                     "%.150s and %.150s are no shards of one profile: they differ in '%s'", path_a,
+                     "%.150s and %.150s are no shards of one profile: they differ in %s", path_a,
                      path_b, key);
     rkv_text_free(&x);
     rkv_text_free(&y);

@@ -203,14 +203,14 @@ static rkv_status count(const rkv_table *t, const char *source, rkv_error *e)
     }
     if (p->n_example)
         return RKV_OK;
-    return rkv_fail(e, RKV_E_ARG,
+    return rkv_fail(e, RKV_E_FORMAT,
                     "%s: none of %d examples is usable: %d have answers under %d tokens (%s), %d "
-                    "prompts are longer than the context",
+                    "prompts are longer than the context of %d tokens (-c)",
                     source, t->n_example, p->n_skipped_short, RKV_MIN_RESPONSE,
                     p->from_answers ? "the data's own"
                                     : "the model's own greedy ones; --response answers "
                                       "takes the data's",
-                    p->n_skipped_long);
+                    p->n_skipped_long, p->n_ctx);
 }
 
 rkv_status rkv_table_summarize(rkv_profile **out, rkv_table *t, const char *source, rkv_error *e)

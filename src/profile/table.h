@@ -72,8 +72,8 @@ rkv_status rkv_table_share(rkv_table **out, const rkv_world *r, const rkv_model 
                            const char *jsonl_path, const rkv_profile_options *o, rkv_error *e);
 
 /* summary.c: means, errors, curves, intervals and diagnostics of the used rows, in their order. The
- * profile is t->head, which then belongs to the caller; t is good for nothing else. RKV_E_ARG: no
- * row is used; source, for the message: the data. RKV_E_MEM. */
+ * profile is t->head, which then belongs to the caller; t is good for nothing else. RKV_E_FORMAT:
+ * no row is used; source, for the message: the data. RKV_E_MEM. */
 rkv_status rkv_table_summarize(rkv_profile **out, rkv_table *t, const char *source, rkv_error *e);
 
 /* The sensitivity of each used row, mean over seeds: [*n][n_layer], NaN for layers left out; freed

@@ -60,9 +60,14 @@ static rkv_status compare(rkv_profile_verdict *v, const rkv_profile *p, const rk
 static rkv_status check_layers(const rkv_profile *p, const rkv_model *m, rkv_error *e)
 {
     const rkv_model_info *i = rkv_model_get_info(m);
-    int same = p->n_layer == i->n_layer;
+    int same = p->n_layer == i->n_layer, n = 0;
     for (int l = 0; same && l < p->n_layer; l++)
         same = p->sensitivity[l].in_budget == !rkv_model_layer_is_sliding(m, l);
+    for (int l = 0; l < p->n_layer; l++)
+        n += p->sensitivity[l].in_budget;
+    if (same && n < 2)
+        return rkv_fail(e, RKV_E_UNSUPPORTED, "the model '%.80s' has one layer in the budget: no "
+                        "order to compare", i->name);
     if (same)
         return RKV_OK;
     return rkv_fail(e, RKV_E_MISMATCH,

@@ -371,7 +371,8 @@ static rkv_status share(walks *a, rkv_error *e)
     a->thread = rkv_mem_alloc((size_t)rkv_team_size(a->team) * thread * sizeof *a->thread);
     a->panels = rkv_mem_alloc(rkv_model_panels_bytes(a->m));
     if (!a->x || !a->scratch || !a->thread || !a->panels)
-        return rkv_fail(e, RKV_E_MEM, "sweep: out of memory for %zu bytes of rows", x);
+        return rkv_fail(e, RKV_E_MEM, "sweep: out of memory for %zu bytes of rows; use "
+                        "--batch-rows N or fewer --noise-seeds", x);
     for (int i = 0; i < a->n; i++) {
         a->w[i].scratch = a->scratch;
         a->w[i].thread = a->thread;
