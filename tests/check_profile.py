@@ -417,10 +417,8 @@ def check_settings():
 
 
 def tests():
-    always = [check_overwrites, check_settings, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
-
-
-    always = [check_settings, check_little, check_interrupted, check_progress, check_shards, check_until_stable, check_verdict]
+    always = [check_overwrites, check_settings, check_little, check_interrupted, check_progress, check_shards,
+              check_until_stable, check_verdict]
     if without_sqlite() or sqlite3 is None:
         skip(60, "no SQLite in this build or in Python")
         return always
