@@ -65,6 +65,19 @@ static inline __m512d emulated_mm512_cvtepu64_pd(__m512i a)
 #undef _mm512_cvtepu64_pd
 #define _mm512_cvtepu64_pd emulated_mm512_cvtepu64_pd
 
+/* SIMDe multiplies signed numbers, whose overflow is undefined. */
+static inline __m512i emulated_mm512_mullo_epi64(__m512i a, __m512i b)
+{
+    uint64_t x[8], y[8];
+    _mm512_storeu_si512(x, a);
+    _mm512_storeu_si512(y, b);
+    for (int i = 0; i < 8; i++)
+        x[i] *= y[i];
+    return _mm512_loadu_si512(x);
+}
+#undef _mm512_mullo_epi64
+#define _mm512_mullo_epi64 emulated_mm512_mullo_epi64
+
 static inline __m512 emulated_mm512_cvtph_ps(__m256i a)
 {
     float x[16];
