@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <sqlite3.h>
-
+#include "base/db.h"
 #include "base/mem.h"
 
 struct rkv_store {
@@ -38,7 +37,6 @@ static rkv_status prepare(rkv_store *s, sqlite3_stmt **q, const char *sql, rkv_e
 }
 
 static const char tables[] =
-    "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
     "CREATE TABLE IF NOT EXISTS run (id INTEGER PRIMARY KEY, signature TEXT UNIQUE NOT NULL,"
     " model TEXT NOT NULL, fingerprint TEXT NOT NULL, protocol TEXT NOT NULL);"
     "CREATE TABLE IF NOT EXISTS result (run INTEGER NOT NULL, sample TEXT NOT NULL,"
@@ -86,8 +84,8 @@ rkv_status rkv_store_open(rkv_store **out, const char *path, const char *signatu
         status = rkv_fail(e, RKV_E_ARG, "%.100s...: the path is too long", path);
     if (!status && sqlite3_open(path, &s->db))
         status = failed(s, "cannot open", e);
-    if (!status)
-        status = run(s, tables, "cannot prepare the database", e);
+    if (!status && rkv_db_set_up(s->db, tables))
+        status = failed(s, "cannot prepare the database", e);
     if (!status)
         status = find_run(s, signature, model, protocol, e);
     if (status) {
@@ -106,20 +104,10 @@ void rkv_store_close(rkv_store *s)
     rkv_mem_free(s);
 }
 
-static const char *name_of(const rkv_eval_options *o, int c)
-{
-    return c ? o->policy[c - 1].name : "full";
-}
-
-static const char *budget_of(const rkv_eval_options *o, int c)
-{
-    return c ? o->policy[c - 1].budget : "100%";
-}
-
 static int column_of(const rkv_eval_options *o, const char *name, const char *budget)
 {
     for (int c = 0; c <= o->n_policy; c++)
-        if (!strcmp(name, name_of(o, c)) && !strcmp(budget, budget_of(o, c)))
+        if (!strcmp(name, rkv_eval_name(o, c)) && !strcmp(budget, rkv_eval_budget(o, c)))
             return c;
     return -1;
 }
@@ -228,7 +216,7 @@ static rkv_status insert(rkv_store *s, const rkv_eval_row *row, const rkv_sample
         if (row[c].state == RKV_EVAL_MISSING)
             continue;
         if (sqlite3_bind_int64(q, 1, s->run) || bind_text(q, 2, key) ||
-            bind_row(q, &row[c], x, name_of(o, c), budget_of(o, c)) ||
+            bind_row(q, &row[c], x, rkv_eval_name(o, c), rkv_eval_budget(o, c)) ||
             sqlite3_step(q) != SQLITE_DONE || sqlite3_reset(q))
             status = failed(s, "cannot write", e);
     }

@@ -8,13 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <sqlite3.h>
-
-#include "base/clock.h"
+#include "base/db.h"
 #include "base/hash.h"
 #include "base/mem.h"
-
-enum { PATIENCE_MS = 10000 };   /* for other processes that use the database */
 
 struct rkv_resume {
     sqlite3 *db;
@@ -103,34 +99,14 @@ static rkv_status make_folder(const char *dir, rkv_error *e)
                     errno == EEXIST ? "not a folder" : strerror(errno));
 }
 
-/* The change to a write-ahead log does not wait by itself for others who do the same. */
-static rkv_status set_up(rkv_resume *r, rkv_error *e)
-{
-    enum { STEP_MS = 20 };
-    static const char sql[] =
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;"
-        "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
-        "CREATE TABLE IF NOT EXISTS example (i INTEGER PRIMARY KEY, state INTEGER NOT NULL,"
-        " fed BLOB, sum INTEGER NOT NULL);"
-        "CREATE TABLE IF NOT EXISTS outcome (i INTEGER, variant INTEGER, kl REAL,"
-        " local REAL, sum INTEGER NOT NULL, PRIMARY KEY (i, variant)) WITHOUT ROWID;"
-        "CREATE TABLE IF NOT EXISTS estimate (i INTEGER PRIMARY KEY, error BLOB,"
-        " sum INTEGER NOT NULL);"
-        "COMMIT";
-    sqlite3_busy_timeout(r->db, PATIENCE_MS);
-    const int64_t end = rkv_clock_ns() + (int64_t)PATIENCE_MS * 1000000;
-    rkv_status s;
-    do {
-        s = run(r, sql, "cannot prepare the database", e);
-        const int busy = s && (sqlite3_errcode(r->db) & 0xff) == SQLITE_BUSY;
-        if (!busy)
-            return s;
-        if (!sqlite3_get_autocommit(r->db))
-            sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
-        sqlite3_sleep(STEP_MS);
-    } while (rkv_clock_ns() < end);
-    return s;
-}
+static const char tables[] =
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS example (i INTEGER PRIMARY KEY, state INTEGER NOT NULL,"
+    " fed BLOB, sum INTEGER NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS outcome (i INTEGER, variant INTEGER, kl REAL,"
+    " local REAL, sum INTEGER NOT NULL, PRIMARY KEY (i, variant)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS estimate (i INTEGER PRIMARY KEY, error BLOB,"
+    " sum INTEGER NOT NULL);";
 
 rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *name,
                            const char *signature, rkv_error *e)
@@ -144,8 +120,8 @@ rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *name,
         s = rkv_fail(e, RKV_E_ARG, "%.100s...: the path is too long", dir);
     if (!s && sqlite3_open(r->path, &r->db))
         s = failed(r, "cannot open", e);
-    if (!s)
-        s = set_up(r, e);
+    if (!s && rkv_db_set_up(r->db, tables))
+        s = failed(r, "cannot prepare the database", e);
     if (!s)
         s = check_signature(r, signature, e);
     if (s) {
