@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "eval/made.h"
 #include "eval/store.h"
+#include "policy/policy.h"
 #include "profile/world.h"
 
 typedef struct run {
@@ -62,28 +63,9 @@ static void hash_curves(rkv_hash *h, const rkv_profile *p, int l, int n_head)
         }
 }
 
-/* How the user's own budgets divide a prompt, where a policy goes by them. */
-static void hash_budgets(rkv_hash *h, const rkv_eval_options *o, const rkv_model_info *info)
-{
-    const int n = info->n_layer * info->n_kv_head;
-    int *budget = rkv_mem_alloc((size_t)n * sizeof *budget);
-    for (int i = 0; budget && i < o->n_policy; i++) {
-        rkv_policy p = o->policy[i].policy;
-        p.budget_kind = RKV_BUDGET_SHARE;
-        p.budget = 0.5;
-        if (!strcmp(p.allocator, "file") &&
-            !rkv_budget_heads(budget, NULL, &p, info->n_layer, info->n_kv_head, NULL, 1 << 20, 1.0,
-                              NULL))
-            rkv_hash_add(h, budget, (size_t)n * sizeof *budget);
-    }
-    rkv_mem_free(budget);
-}
-
-static uint64_t hash_files(const rkv_profile *p, const rkv_eval_options *o,
-                           const rkv_model_info *info)
+static uint64_t hash_profile(const rkv_profile *p)
 {
     rkv_hash h = rkv_hash_init();
-    hash_budgets(&h, o, info);
     for (int l = 0; p && l < rkv_profile_n_layer(p); l++) {
         const double s = rkv_profile_sensitivity(p, l);
         const double local = rkv_profile_local(p, l);
@@ -99,16 +81,17 @@ static rkv_status open_store(run *r, rkv_error *e)
 {
     const rkv_model_info *info = rkv_model_get_info(r->m);
     const rkv_eval_options *o = r->o;
-    const rkv_profile *p = NULL;
+    /* All policies have the same files. */
+    const rkv_policy *p = o->n_policy ? &o->policy[0].policy : NULL;
     rkv_text t = {0};
     if (!o->db)
         return RKV_OK;
-    for (int i = 0; i < o->n_policy; i++)
-        p = o->policy[i].policy.profile ? o->policy[i].policy.profile : p;
     rkv_text_printf(&t, "model %s, protocol %c, context %d, length %d, response %d, raw %d, "
-                    "cache %s %s, files %016llx, %s", info->fingerprint, o->protocol, o->n_ctx,
-                    o->max_length, o->response, o->raw, o->k_type, o->v_type,
-                    (unsigned long long)hash_files(p, o, info), o->settings ? o->settings : "");
+                    "cache %s %s, profile %016llx, budgets %016llx, %s", info->fingerprint,
+                    o->protocol, o->n_ctx, o->max_length, o->response, o->raw, o->k_type, o->v_type,
+                    (unsigned long long)hash_profile(p ? p->profile : NULL),
+                    (unsigned long long)rkv_budgets_hash(p ? p->budgets : NULL),
+                    o->settings ? o->settings : "");
     const rkv_status s = t.bad ? rkv_fail(e, RKV_E_MEM, "eval: out of memory")
                                : rkv_store_open(&r->store, o->db, t.data, info, o->protocol, e);
     rkv_text_free(&t);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
 
@@ -26,6 +27,17 @@ void rkv_budgets_free(rkv_budgets *b)
 int rkv_budgets_by_head(const rkv_budgets *b)
 {
     return b->n_kv_head > 0;
+}
+
+uint64_t rkv_budgets_hash(const rkv_budgets *b)
+{
+    rkv_hash h = rkv_hash_init();
+    for (int l = 0; b && l < b->n_layer; l++) {
+        rkv_hash_add(&h, &b->count[l], sizeof b->count[l]);
+        if (b->count[l])
+            rkv_hash_add(&h, b->of[l], (size_t)b->count[l] * sizeof *b->of[l]);
+    }
+    return b ? rkv_hash_end(&h) : 0;
 }
 
 int rkv_budgets_n_layer(const rkv_budgets *b)

@@ -150,6 +150,8 @@ rkv_status rkv_ripple_weights(double *w, const rkv_division *d,
 /* The file's text; rkv_budgets_load reads it. */
 rkv_status rkv_budgets_parse(rkv_budgets **out, const char *text, size_t n, const char *source,
                              rkv_error *e);
+/* Of all numbers in it; 0: none. */
+uint64_t rkv_budgets_hash(const rkv_budgets *b);
 /* The budgets may differ between KV heads of a layer. */
 int rkv_budgets_by_head(const rkv_budgets *b);
 
