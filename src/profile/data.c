@@ -122,11 +122,8 @@ rkv_status rkv_data_example(rkv_example *x, const rkv_data *d, int i, const rkv_
     cJSON *root;
     snprintf(where, sizeof where, "%.200s: line %d", d->path, d->number[i]);
     *x = (rkv_example){0};
-    rkv_error bad;
-    rkv_status s = rkv_json_parse(&root, d->line[i], strlen(d->line[i]), where, &bad);
-    if (s)
-        return rkv_fail(e, s, "%s%s", bad.text,
-                        s == RKV_E_FORMAT ? "; expected one object per line" : "");
+    RKV_TRY(rkv_json_parse(&root, d->line[i], strlen(d->line[i]), where, e));
+    rkv_status s = RKV_OK;
     if (!cJSON_IsObject(root))
         s = rkv_fail(e, RKV_E_FORMAT, "%s: expected a JSON object", where);
     if (!s)
