@@ -36,6 +36,17 @@ typedef struct rkv_eval_options {
     void *progress_ctx;
 } rkv_eval_options;
 
+/* Of column c of the results: the full cache, then the policies. */
+static inline const char *rkv_eval_name(const rkv_eval_options *o, int c)
+{
+    return c ? o->policy[c - 1].name : "full";
+}
+
+static inline const char *rkv_eval_budget(const rkv_eval_options *o, int c)
+{
+    return c ? o->policy[c - 1].budget : "100%";
+}
+
 enum { RKV_EVAL_TEXT, RKV_EVAL_JSON, RKV_EVAL_CSV };
 
 /* Measures what the store does not hold yet, and writes the table: *text, freed with rkv_free;

@@ -71,8 +71,8 @@ static void count_column(report *p, int c)
 {
     column *k = &p->column[c];
     int n = 0;
-    k->name = c ? p->r->o->policy[c - 1].name : "full";
-    k->budget = c ? p->r->o->policy[c - 1].budget : "100%";
+    k->name = rkv_eval_name(p->r->o, c);
+    k->budget = rkv_eval_budget(p->r->o, c);
     for (int i = 0; i < p->n; i++) {
         const rkv_eval_row *r = at(p, i, c);
         k->refused += r->state == RKV_EVAL_REFUSED;
@@ -245,19 +245,17 @@ static int needle_cells(const report *p, int c, cell *out)
 {
     int n_cell = 0;
     for (int i = 0; i < p->n; i++) {
-        rkv_sample x;
-        if (p->r->samples->at[i].task->category != RKV_CATEGORY_NEEDLE ||
-            at(p, i, c)->state != RKV_EVAL_DONE || isnan(at(p, i, c)->score) ||
-            rkv_samples_get(&x, p->r->samples, i, 1, NULL))
+        const struct rkv_sample_at *x = &p->r->samples->at[i];
+        if (x->task->category != RKV_CATEGORY_NEEDLE || at(p, i, c)->state != RKV_EVAL_DONE ||
+            isnan(at(p, i, c)->score))
             continue;
         int k = 0;
-        while (k < n_cell && (out[k].depth != x.depth || out[k].length != x.length))
+        while (k < n_cell && (out[k].depth != x->depth || out[k].length != x->length))
             k++;
         if (k == n_cell)
-            out[n_cell++] = (cell){.depth = x.depth, .length = x.length};
+            out[n_cell++] = (cell){.depth = x->depth, .length = x->length};
         out[k].found += at(p, i, c)->score;
         out[k].n++;
-        rkv_sample_free(&x);
     }
     return n_cell;
 }

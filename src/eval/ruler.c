@@ -178,6 +178,16 @@ static void add_words(rkv_made *s, const int *word, int n, uint64_t base, int nu
     }
 }
 
+/* Answers: the first n words. */
+static void answer_words(rkv_made *s, int n, uint64_t base)
+{
+    char text[48];
+    for (int i = 0; i < n; i++) {
+        rkv_made_word(text, base, i);
+        answer(s, text);
+    }
+}
+
 /* 10 words that come 30 times each, and others that come 3 times each. */
 static void make_cwe(rkv_made *s, uint64_t base, int size)
 {
@@ -201,11 +211,7 @@ static void make_cwe(rkv_made *s, uint64_t base, int size)
     add_words(s, word, n, base, 1);
     rkv_text_printf(&s->text, RKV_QUESTION "Which are the %d most common words of the list?\n"
                     "Answer:", N_COMMON);
-    for (int i = 0; i < N_COMMON; i++) {
-        char text[48];
-        rkv_made_word(text, base, i);
-        answer(s, text);
-    }
+    answer_words(s, N_COMMON, base);
     rkv_mem_free(word);
 }
 
@@ -236,11 +242,7 @@ static void make_fwe(rkv_made *s, uint64_t base, int size)
     add_words(s, word, n, base, 0);
     rkv_text_printf(&s->text, RKV_QUESTION "Which are the %d most frequent words of the text?\n"
                     "Answer:", ASKED);
-    for (int i = 0; i < ASKED; i++) {
-        char text[48];
-        rkv_made_word(text, base, i);
-        answer(s, text);
-    }
+    answer_words(s, ASKED, base);
     rkv_mem_free(word);
 }
 

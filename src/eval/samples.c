@@ -239,7 +239,7 @@ static rkv_status add_lines(rkv_samples *s, const char *tasks, int limit, int n_
         if (rkv_task_is_listed(x.task, tasks) && (!limit || count_task(s, x.task) < limit))
             s->at[s->n++] = (struct rkv_sample_at){
                 s->n_file - 1, i, x.task, x.hash, x.question ? rkv_hash_end(&h) : x.hash,
-                x.prompt ? strlen(x.prompt) : 4 * x.n_prompt_id};
+                x.prompt ? strlen(x.prompt) : 4 * x.n_prompt_id, x.depth, x.length};
         rkv_sample_free(&x);
     }
     return RKV_OK;

@@ -72,6 +72,8 @@ typedef struct rkv_samples {
         const rkv_task *task;
         uint64_t hash, context; /* context: of the text before the question */
         size_t weight;          /* bytes of the prompt, for progress */
+        double depth;           /* of rkv_sample, like length */
+        int length;
     } *at;                      /* [n] */
 } rkv_samples;
 
