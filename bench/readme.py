@@ -7,6 +7,8 @@ import json
 import pathlib
 import re
 
+from machine import cpus_of
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -63,9 +65,10 @@ def sweep(r):
 
 
 def study(r):
+    cpus = cpus_of(s for m in r["models"].values() for s in m["series"].values())
     out = [f"**What a profile says**: Spearman correlation over layers with the measured damage of keeping 10 % of one "
            f"layer (blend), with 95 % intervals over examples; of the estimated with the measured damage of single KV "
-           f"heads that keep 3, 10 and 30 %; and of two halves of the examples; {r['cpu']}; `bench/profile_study.py`. "
+           f"heads that keep 3, 10 and 30 %; and of two halves of the examples; {cpus}; `bench/profile_study.py`. "
            "RippleKV's authors report 0.799 for sensitivity and 0.359 for the layer index, on larger models.", "",
            "| model | layers | examples | sensitivity | local signal | layer index | random order | estimated curves | "
            "examples recommended |", "|---|---|---|---|---|---|---|---|---|"]
@@ -129,7 +132,7 @@ def compare(r):
 
 def gain(r):
     out = [f"**Quality at equal bytes**: mean KL to the full cache in nats over its own greedy answers, on prompts that the "
-           f"profile has not seen (LongBench), with 95 % intervals over prompts; {r['cpu']}; `bench/policy_gain.py`.", "",
+           f"profile has not seen (LongBench), with 95 % intervals over prompts; {cpus_of(r['models'].values())}; `bench/policy_gain.py`.", "",
            "![KL to the full cache against budget](bench/results/policy_gain.svg)"]
     for name, m in r["models"].items():
         budgets = list(dict.fromkeys(b for by in m["summary"].values() for b in by))
