@@ -1,11 +1,9 @@
 /* matvec of block formats with AVX2, on x rounded to 16 bits: pairs of products are added as
  * integers (vpmaddwd), twice as many at a time as floats.
  *
- * Rows go one after the other: a thread then reads its share of the matrix as one stream, which the
- * memory system serves 1.5 times as fast as two or four rows at a time (measured, Zen 3). Two
- * groups of weights with a scale each share a register, one in either half, so that conversion and
- * scaling serve both. Weights meet x in the order in which bytes fall apart into words: those at
- * even places, then those at odd ones; x is rounded into that order once. */
+ * Two groups of weights with a scale each share a register, one in either half, so that conversion
+ * and scaling serve both. Weights meet x in the order in which bytes fall apart into words: those
+ * at even places, then those at odd ones; x is rounded into that order once. */
 #include "config.h"
 #include "kernels.h"
 
@@ -13,15 +11,9 @@
 
 #include "attr.h"
 #include "tmpl/codes.h"
+#include "tmpl/steps16.h"
 
-enum {
-    STEP = 256,   /* weights that share a call of scales */
-    COLS = 4096,  /* columns at a time: their x16 stays in the first-level cache */
-    AHEAD = 4096, /* bytes to prefetch ahead: covers memory latency */
-    INPUTS = 8,   /* inputs at a time: their x16 take 110 KB of stack */
-    BYTES_MAX = 34, /* of a small block */
-    TOP = 32767   /* largest code of x */
-};
+enum { TOP = 32767 }; /* largest code of x */
 
 /* x = scale code within every 32. A unit of weights is 64 or 32 of them, with a sum of products for
  * its first scale in the low four lanes and for its second in the high ones. */
@@ -362,11 +354,6 @@ static RKV_ALWAYS_INLINE void scales_iq4_xs(__m256 s[2], __m256 *o, const void *
 
 /* ---- products ---- */
 
-static RKV_ALWAYS_INLINE int step_bytes(const format *f)
-{
-    return f->small ? STEP / 32 * f->bytes : f->bytes;
-}
-
 /* Lane p of either half of v in all lanes of that half. */
 static RKV_ALWAYS_INLINE __m256 spread(__m256 v, int p)
 {
@@ -400,7 +387,16 @@ typedef struct sums {
     __m256 v[INPUTS][2];
 } sums;
 
-/* acc += n weights of a step times n_x inputs from column i0 on; n: STEP or half of it. */
+static RKV_ALWAYS_INLINE void start(sums *acc, int j)
+{
+    acc->v[j][0] = acc->v[j][1] = _mm256_setzero_ps();
+}
+
+static RKV_ALWAYS_INLINE float total(const sums *acc, int j)
+{
+    return v_sum(_mm256_add_ps(acc->v[j][0], acc->v[j][1]));
+}
+
 static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *block, const x16 *x,
                                        const int n_x, int i0, const int n)
 {
@@ -435,75 +431,7 @@ static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *b
     }
 }
 
-/* n weights of small blocks, with zero blocks behind them up to `whole` weights. */
-static RKV_ALWAYS_INLINE const char *filled_up(const format *f, char *room, const char *block,
-                                               int n, int whole)
-{
-    const size_t have = (size_t)(n / 32 * f->bytes), want = (size_t)(whole / 32 * f->bytes);
-    if (have == want)
-        return block;
-    memcpy(room, block, have);
-    memset(room + have, 0, want - have);
-    return room;
-}
-
-/* y[j ldy] += a row times n columns of x[j], j < n_x. What lies AHEAD behind a step is usually a
- * later part of the row or a following row; to ask for it is harmless where there is none. */
-static RKV_ALWAYS_INLINE void row(const format *f, float *y, ptrdiff_t ldy, const char *block,
-                                  const x16 *x, const int n_x, int n)
-{
-    sums acc;
-    int i = 0;
-    RKV_UNROLL(8)
-    for (int j = 0; j < n_x; j++)
-        acc.v[j][0] = acc.v[j][1] = _mm256_setzero_ps();
-    for (; n - i >= STEP; i += STEP, block += step_bytes(f)) {
-        const uintptr_t at = (uintptr_t)block + AHEAD;
-        RKV_UNROLL(8)
-        for (int b = 0; b < step_bytes(f); b += 64)
-            _mm_prefetch((const char *)(at + (uintptr_t)b), _MM_HINT_T0);
-        dot_step(f, &acc, block, x, n_x, i, STEP);
-    }
-    if (f->small && i < n) {
-        char rest[STEP / 32 * BYTES_MAX];
-        if (n - i > STEP / 2)
-            dot_step(f, &acc, filled_up(f, rest, block, n - i, STEP), x, n_x, i, STEP);
-        else
-            dot_step(f, &acc, filled_up(f, rest, block, n - i, STEP / 2), x, n_x, i, STEP / 2);
-    }
-    RKV_UNROLL(8)
-    for (int j = 0; j < n_x; j++)
-        y[j * ldy] += v_sum(_mm256_add_ps(acc.v[j][0], acc.v[j][1]));
-}
-
-/* All inputs go through a row while it is in the first-level cache, FEW at a time through the codes
- * of a unit. */
-static RKV_ALWAYS_INLINE void matvec16(const format *f, float *y, ptrdiff_t ldy, const void *w,
-                                       ptrdiff_t w_stride, const float *x, ptrdiff_t ldx, int n_x,
-                                       int n_out, int n_in)
-{
-    enum { FEW = 4 };
-    x16 part[INPUTS];
-    for (int j = 0; j < n_x; j++)
-        memset(y + j * ldy, 0, (size_t)(n_out > 0 ? n_out : 0) * sizeof *y);
-    for (int j0 = 0; j0 < n_x; j0 += INPUTS) {
-        const int n_part = n_x - j0 < INPUTS ? n_x - j0 : INPUTS;
-        for (int i0 = 0; i0 < n_in; i0 += COLS) {
-            const int n = n_in - i0 < COLS ? n_in - i0 : COLS;
-            const char *block = (const char *)w + (ptrdiff_t)(i0 / STEP) * step_bytes(f);
-            for (int j = 0; j < n_part; j++)
-                round_x(f, &part[j], x + (j0 + j) * ldx + i0, n);
-            for (int r = 0; r < n_out; r++, block += w_stride) {
-                float *to = y + j0 * ldy + r;
-                int j = 0;
-                for (; j + FEW <= n_part; j += FEW)
-                    row(f, to + j * ldy, ldy, block, part + j, FEW, n);
-                for (; j < n_part; j++)
-                    row(f, to + j * ldy, ldy, block, part + j, 1, n);
-            }
-        }
-    }
-}
+#include "tmpl/matvec16.h"
 
 #define RKV_MATVEC16(dt, small, width, order, offset, affine) \
     static const format format_##dt = {(int)sizeof(rkv_##dt), small, width, order, offset, affine, \
