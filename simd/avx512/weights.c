@@ -1,6 +1,6 @@
 /* unpack of every weight format with AVX-512, and matvec of plain numbers and q2_k: for the others
- * matvec of the avx2 tier is faster here, too (integers of 16 bits against floats; measured, Zen 5),
- * where there is no VNNI. */
+ * matvec of the avx2 tier is faster here, too, where there is no VNNI (integers of 16 bits against
+ * floats; measured, Zen 5). */
 #include "config.h"
 #include "kernels.h"
 

@@ -1,4 +1,4 @@
-/* Sizes of matvec on x rounded to 16 bits (matvec16.h), which a tier needs to describe its formats. */
+/* Sizes of matvec on x rounded to 16 bits (matvec16.h), which tiers describe their formats by. */
 #ifndef RKV_TMPL_STEPS16_H
 #define RKV_TMPL_STEPS16_H
 

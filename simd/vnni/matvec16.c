@@ -87,7 +87,8 @@ static RKV_ALWAYS_INLINE void note_lanes(const format *f, x16 *out, int at)
     const __m512i o = _mm512_set1_epi8((char)f->offset);
     __m512i before = vi_zero();
     for (int c = 0; c < 4; c++) {
-        const __m512i high = vi_load(out->high + at + 64 * c), low = vi_load(out->low + at + 64 * c);
+        const __m512i high = vi_load(out->high + at + 64 * c);
+        const __m512i low = vi_load(out->low + at + 64 * c);
         __m512i sum = _mm512_slli_epi32(_mm512_dpbusd_epi32(vi_zero(), o, high), 8);
         sum = _mm512_dpbusd_epi32(sum, o, low);
         if (f->order == NIBBLES && c % 2)
