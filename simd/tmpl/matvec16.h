@@ -1,11 +1,12 @@
 /* matvec of block formats on x rounded to 16 bits; contract in kernels.h. The tier describes its
  * formats (struct format has at least bytes, of a block, and small: blocks of 32 weights rather
  * than 256) and defines, all inlined:
- *     x16                                    a part of an input, rounded
- *     round_x(f, out, x, n)                  rounds n numbers, and zeros behind up to a whole step
- *     sums, start(acc, j), total(acc, j)     sums of the products of input j, from 0 on
- *     dot_step(f, acc, block, x, n_x, i, n)  acc += n weights, STEP or half of it, times n_x inputs
- *                                            from column i on
+ *     x16                    a part of an input, rounded
+ *     round_x(f, out, x, n)  rounds n numbers, and zeros behind up to a whole step
+ *     sums                   sums of products: start(acc, j) from 0 on, total(f, acc, j) of input j
+ *     dot_step(f, acc, block, x, n_x, i, n, have)
+ *                            acc += n weights, STEP or half of it, times n_x inputs from column i
+ *                            on; only `have` small blocks are there, behind which x is 0
  *
  * Rows go one after the other: a thread then reads its share of the matrix as one stream, which the
  * memory system serves 1.5 times as fast as two or four rows at a time (measured, Zen 3). */
@@ -13,18 +14,6 @@
 static RKV_ALWAYS_INLINE int step_bytes(const format *f)
 {
     return f->small ? STEP / 32 * f->bytes : f->bytes;
-}
-
-/* n weights of small blocks, with zero blocks behind them up to `whole` weights. */
-static RKV_ALWAYS_INLINE const char *filled_up(const format *f, char *room, const char *block,
-                                               int n, int whole)
-{
-    const size_t have = (size_t)(n / 32 * f->bytes), want = (size_t)(whole / 32 * f->bytes);
-    if (have == want)
-        return block;
-    memcpy(room, block, have);
-    memset(room + have, 0, want - have);
-    return room;
 }
 
 /* y[j ldy] += a row times n columns of x[j], j < n_x. What lies AHEAD behind a step is usually a
@@ -42,18 +31,16 @@ static RKV_ALWAYS_INLINE void row(const format *f, float *y, ptrdiff_t ldy, cons
         RKV_UNROLL(8)
         for (int b = 0; b < step_bytes(f); b += 64)
             _mm_prefetch((const char *)(at + (uintptr_t)b), _MM_HINT_T0);
-        dot_step(f, &acc, block, x, n_x, i, STEP);
+        dot_step(f, &acc, block, x, n_x, i, STEP, STEP / 32);
     }
-    if (f->small && i < n) {
-        char rest[STEP / 32 * BYTES_MAX];
-        if (n - i > STEP / 2)
-            dot_step(f, &acc, filled_up(f, rest, block, n - i, STEP), x, n_x, i, STEP);
-        else
-            dot_step(f, &acc, filled_up(f, rest, block, n - i, STEP / 2), x, n_x, i, STEP / 2);
-    }
+    const int rest = (n - i) / 32;
+    if (f->small && rest > 4)
+        dot_step(f, &acc, block, x, n_x, i, STEP, rest);
+    else if (f->small && rest > 0)
+        dot_step(f, &acc, block, x, n_x, i, STEP / 2, rest);
     RKV_UNROLL(8)
     for (int j = 0; j < n_x; j++)
-        y[j * ldy] += total(&acc, j);
+        y[j * ldy] += total(f, &acc, j);
 }
 
 /* All inputs go through a row while it is in the first-level cache, FEW at a time through the codes

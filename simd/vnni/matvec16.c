@@ -44,9 +44,10 @@ typedef struct format {
     int bytes, small; /* of a block; blocks of 32 weights rather than 256 */
     order order;
     int offset, affine; /* what a code exceeds its value by; weights are s code + o */
-    /* Scales of a step's groups in order, and minima; of its first 4 blocks if n is 4. */
-    void (*scales)(__m512 *s, __m512 *o, const void *block, int n);
-    codes (*unit)(const void *block, int p);
+    /* Scales of a step's groups in order, and minima; of its first 4 blocks if n is 4. have: as for
+     * dot_step in matvec16.h. */
+    void (*scales)(__m512 *s, __m512 *o, const void *block, int n, int have);
+    codes (*unit)(const void *block, int p, int have);
 } format;
 
 /* ---- x ---- */
@@ -115,7 +116,7 @@ static RKV_ALWAYS_INLINE void round_x(const format *f, x16 *out, const float *x,
             const __m512i low = _mm512_sub_epi32(q[k], _mm512_slli_epi32(high, 8));
             _mm_store_si128((__m128i *)(out->high + at), _mm512_cvtepi32_epi8(high));
             _mm_store_si128((__m128i *)(out->low + at), _mm512_cvtepi32_epi8(low));
-            note_part(f, out, i + 16 * k, scale, _mm512_reduce_add_epi32(q[k]));
+            note_part(f, out, i + 16 * k, scale, f->affine ? _mm512_reduce_add_epi32(q[k]) : 0);
         }
         if (f->offset && i % STEP == STEP - 32)
             note_lanes(f, out, i / STEP * STEP);
@@ -140,13 +141,27 @@ static inline codes of_nibbles(__m512i v)
     return (codes){{bits(v, 0, 15), bits(v, 4, 15)}};
 }
 
-/* 16 bytes of each of four blocks. */
-static RKV_ALWAYS_INLINE __m512i four_blocks(const uint8_t *first, int step)
+/* Four small blocks of a step: what `first` is of the first, the places of all. */
+typedef struct four {
+    const uint8_t *at[4];
+} four;
+
+static RKV_ALWAYS_INLINE four four_of(const uint8_t *first, int bytes_of_block, int p, int have)
 {
-    __m512i v = _mm512_castsi128_si512(rkv_load16(first));
-    v = _mm512_mask_broadcast_i32x4(v, 0x00f0, rkv_load16(first + step));
-    v = _mm512_mask_broadcast_i32x4(v, 0x0f00, rkv_load16(first + 2 * step));
-    return _mm512_mask_broadcast_i32x4(v, 0xf000, rkv_load16(first + 3 * step));
+    four b;
+    RKV_UNROLL(4)
+    for (int i = 0; i < 4; i++)
+        b.at[i] = first + block_of(4 * p + i, have) * bytes_of_block;
+    return b;
+}
+
+/* 16 bytes of each. */
+static RKV_ALWAYS_INLINE __m512i load_four(four b)
+{
+    __m512i v = _mm512_castsi128_si512(rkv_load16(b.at[0]));
+    v = _mm512_mask_broadcast_i32x4(v, 0x00f0, rkv_load16(b.at[1]));
+    v = _mm512_mask_broadcast_i32x4(v, 0x0f00, rkv_load16(b.at[2]));
+    return _mm512_mask_broadcast_i32x4(v, 0xf000, rkv_load16(b.at[3]));
 }
 
 /* 32 bytes twice, those of the second half n bits down. */
@@ -157,13 +172,13 @@ static RKV_ALWAYS_INLINE __m512i twice(const uint8_t *p, int n)
 }
 
 /* Nibbles v and the fifth bits of four blocks. */
-static RKV_ALWAYS_INLINE codes of_fifth(__m512i v, const uint8_t *first, int step)
+static RKV_ALWAYS_INLINE codes of_fifth(__m512i v, four h)
 {
     uint64_t low = 0, high = 0;
     RKV_UNROLL(4)
     for (int b = 0; b < 4; b++) {
-        low |= (uint64_t)rkv_u16_at(first + b * step) << 16 * b;
-        high |= (uint64_t)rkv_u16_at(first + b * step + 2) << 16 * b;
+        low |= (uint64_t)rkv_u16_at(h.at[b]) << 16 * b;
+        high |= (uint64_t)rkv_u16_at(h.at[b] + 2) << 16 * b;
     }
     const codes q = of_nibbles(v);
     return (codes){{_mm512_mask_add_epi8(q.v[0], low, q.v[0], bytes(16)),
@@ -179,40 +194,43 @@ static RKV_ALWAYS_INLINE codes of_table(__m512i v)
     return (codes){{_mm512_shuffle_epi8(table, q.v[0]), _mm512_shuffle_epi8(table, q.v[1])}};
 }
 
-/* Four small blocks, p of the fours. */
+/* Four small blocks, p of the fours; FOUR: a member of all. */
+#define FOUR(member) four_of(b->member, sizeof *b, p, have)
 #define RKV_UNIT_FOUR(dt, codes_of_four) \
-    static RKV_ALWAYS_INLINE codes unit_##dt(const void *block, int p) \
+    static RKV_ALWAYS_INLINE codes unit_##dt(const void *block, int p, int have) \
     { \
-        const rkv_##dt *b = (const rkv_##dt *)block + 4 * p; \
+        const rkv_##dt *b = block; \
         return codes_of_four; \
     }
-RKV_UNIT_FOUR(q4_0, of_nibbles(four_blocks(b->qs, sizeof *b)))
-RKV_UNIT_FOUR(q4_1, of_nibbles(four_blocks(b->qs, sizeof *b)))
-RKV_UNIT_FOUR(q5_0, of_fifth(four_blocks(b->qs, sizeof *b), b->qh, sizeof *b))
-RKV_UNIT_FOUR(q5_1, of_fifth(four_blocks(b->qs, sizeof *b), b->qh, sizeof *b))
-RKV_UNIT_FOUR(iq4_nl, of_table(four_blocks(b->qs, sizeof *b)))
+RKV_UNIT_FOUR(q4_0, of_nibbles(load_four(FOUR(qs))))
+RKV_UNIT_FOUR(q4_1, of_nibbles(load_four(FOUR(qs))))
+RKV_UNIT_FOUR(q5_0, of_fifth(load_four(FOUR(qs)), FOUR(qh)))
+RKV_UNIT_FOUR(q5_1, of_fifth(load_four(FOUR(qs)), FOUR(qh)))
+RKV_UNIT_FOUR(iq4_nl, of_table(load_four(FOUR(qs))))
 
-static RKV_ALWAYS_INLINE __m512i two_q8_0(const rkv_q8_0 *b)
+static RKV_ALWAYS_INLINE __m512i two_q8_0(const rkv_q8_0 *b, int i, int have)
 {
-    const __m512i first = _mm512_castsi256_si512(rkv_load32(b[0].qs));
-    const __m512i v = _mm512_mask_broadcast_i64x4(first, 0xf0, rkv_load32(b[1].qs));
+    const __m256i first = rkv_load32(b[block_of(i, have)].qs);
+    const __m256i second = rkv_load32(b[block_of(i + 1, have)].qs);
+    const __m512i v = _mm512_mask_broadcast_i64x4(_mm512_castsi256_si512(first), 0xf0, second);
     return _mm512_xor_si512(v, bytes(128));
 }
 
-static RKV_ALWAYS_INLINE codes unit_q8_0(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_q8_0(const void *block, int p, int have)
 {
-    const rkv_q8_0 *b = (const rkv_q8_0 *)block + 4 * p;
-    return (codes){{two_q8_0(b), two_q8_0(b + 2)}};
+    return (codes){{two_q8_0(block, 4 * p, have), two_q8_0(block, 4 * p + 2, have)}};
 }
 
 /* Weights 128 p .. of a large block. */
-static RKV_ALWAYS_INLINE codes unit_iq4_xs(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_iq4_xs(const void *block, int p, int have)
 {
+    (void)have;
     return of_table(vi_load(((const rkv_iq4_xs *)block)->qs + 64 * p));
 }
 
-static RKV_ALWAYS_INLINE codes unit_q4_k(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_q4_k(const void *block, int p, int have)
 {
+    (void)have;
     return of_nibbles(vi_load(((const rkv_q4_k *)block)->qs + 64 * p));
 }
 
@@ -222,9 +240,10 @@ static inline __m512i with_bits(__m512i v, __m512i h, int mask)
     return _mm512_ternarylogic_epi32(v, h, bytes(mask), 0xf8); /* v | (h & mask) */
 }
 
-static RKV_ALWAYS_INLINE codes unit_q5_k(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_q5_k(const void *block, int p, int have)
 {
     const rkv_q5_k *b = block;
+    (void)have;
     const codes q = of_nibbles(vi_load(b->qs + 64 * p));
     const __m512i h = twice(b->qh, 2); /* bits 4 p and 4 p + 1, two lower in the second half */
     const __m512i low = p ? h : _mm512_slli_epi16(h, 4);
@@ -232,24 +251,27 @@ static RKV_ALWAYS_INLINE codes unit_q5_k(const void *block, int p)
     return (codes){{with_bits(q.v[0], low, 16), with_bits(q.v[1], high, 16)}};
 }
 
-static RKV_ALWAYS_INLINE codes unit_q2_k(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_q2_k(const void *block, int p, int have)
 {
+    (void)have;
     const __m512i v = twice(((const rkv_q2_k *)block)->qs + 32 * p, 2);
     return (codes){{bits(v, 0, 3), bits(v, 4, 3)}};
 }
 
-static RKV_ALWAYS_INLINE codes unit_q3_k(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_q3_k(const void *block, int p, int have)
 {
     const rkv_q3_k *b = block;
+    (void)have;
     const __m512i v = twice(b->qs + 32 * p, 2), h = twice(b->hmask, 1);
     const __m512i low = p ? _mm512_srli_epi16(h, 2) : _mm512_slli_epi16(h, 2);
     const __m512i high = p ? _mm512_srli_epi16(h, 4) : h;
     return (codes){{with_bits(bits(v, 0, 3), low, 4), with_bits(bits(v, 4, 3), high, 4)}};
 }
 
-static RKV_ALWAYS_INLINE codes unit_q6_k(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_q6_k(const void *block, int p, int have)
 {
     const rkv_q6_k *b = block;
+    (void)have;
     const codes q = of_nibbles(vi_load(b->ql + 64 * p));
     const __m512i h = twice(b->qh + 32 * p, 2);
     return (codes){{with_bits(q.v[0], _mm512_slli_epi16(h, 4), 48), with_bits(q.v[1], h, 48)}};
@@ -257,14 +279,14 @@ static RKV_ALWAYS_INLINE codes unit_q6_k(const void *block, int p)
 
 /* ---- scales ---- */
 
-/* The numbers of binary16 at the same place of n blocks; 0 where there is none. */
-static RKV_ALWAYS_INLINE __m512 half_lanes(const void *first, int step, const int n)
+/* The numbers of binary16 at the same place of n blocks. */
+static RKV_ALWAYS_INLINE __m512 half_lanes(const void *first, int step, const int n, int have)
 {
     const uint8_t *b = first;
     uint64_t lane[2] = {0, 0};
     RKV_UNROLL(8)
     for (int i = 0; i < n; i++)
-        lane[i / 4] |= (uint64_t)rkv_u16_at(b + i * step) << 16 * (i % 4);
+        lane[i / 4] |= (uint64_t)rkv_u16_at(b + block_of(i, have) * step) << 16 * (i % 4);
     /* In integer registers, of which there are plenty: gcc would shuffle vectors. */
     __asm__("" : "+r"(lane[0]), "+r"(lane[1]));
     const __m128i half = _mm_set_epi64x((long long)lane[1], (long long)lane[0]);
@@ -283,16 +305,18 @@ static RKV_ALWAYS_INLINE __m512 of_low_bytes(__m128i v, const uint8_t *d)
 }
 
 #define RKV_SMALL_SCALES(dt) \
-    static RKV_ALWAYS_INLINE void scales_##dt(__m512 *s, __m512 *o, const void *block, int n) \
+    static RKV_ALWAYS_INLINE void scales_##dt(__m512 *s, __m512 *o, const void *block, int n, \
+                                              int have) \
     { \
         (void)o; \
-        *s = half_lanes(block, (int)sizeof(rkv_##dt), n); \
+        *s = half_lanes(block, (int)sizeof(rkv_##dt), n, have); \
     }
 #define RKV_SMALL_PAIRS(dt) \
-    static RKV_ALWAYS_INLINE void scales_##dt(__m512 *s, __m512 *o, const void *block, int n) \
+    static RKV_ALWAYS_INLINE void scales_##dt(__m512 *s, __m512 *o, const void *block, int n, \
+                                              int have) \
     { \
-        *s = half_lanes(((const rkv_##dt *)block)->d, (int)sizeof(rkv_##dt), n); \
-        *o = half_lanes(((const rkv_##dt *)block)->m, (int)sizeof(rkv_##dt), n); \
+        *s = half_lanes(((const rkv_##dt *)block)->d, (int)sizeof(rkv_##dt), n, have); \
+        *o = half_lanes(((const rkv_##dt *)block)->m, (int)sizeof(rkv_##dt), n, have); \
     }
 RKV_SMALL_SCALES(q4_0)
 RKV_SMALL_PAIRS(q4_1)
@@ -306,48 +330,49 @@ static inline __m512 negative(__m512 a)
     return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f));
 }
 
-static RKV_ALWAYS_INLINE void scales_q4_k(__m512 *s, __m512 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_q4_k(__m512 *s, __m512 *o, const void *block, int n, int have)
 {
     const rkv_q4_k *b = block;
-    (void)n;
+    (void)n, (void)have;
     const __m128i v = rkv_q4_k_scale_bytes(b);
     *s = of_low_bytes(v, b->d);
     *o = negative(of_low_bytes(_mm_srli_si128(v, 8), b->dmin));
 }
 
 /* The same scales come first. */
-static RKV_ALWAYS_INLINE void scales_q5_k(__m512 *s, __m512 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_q5_k(__m512 *s, __m512 *o, const void *block, int n, int have)
 {
-    scales_q4_k(s, o, block, n);
+    scales_q4_k(s, o, block, n, have);
 }
 
-static RKV_ALWAYS_INLINE void scales_q2_k(__m512 *s, __m512 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_q2_k(__m512 *s, __m512 *o, const void *block, int n, int have)
 {
     const rkv_q2_k *b = block;
-    (void)n;
+    (void)n, (void)have;
     const __m128i v = rkv_load16(b->scales), low = _mm_set1_epi8(15);
     *s = of_bytes(_mm_and_si128(v, low), b->d);
     *o = negative(of_bytes(_mm_and_si128(_mm_srli_epi16(v, 4), low), b->dmin));
 }
 
-static RKV_ALWAYS_INLINE void scales_q3_k(__m512 *s, __m512 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_q3_k(__m512 *s, __m512 *o, const void *block, int n, int have)
 {
     const rkv_q3_k *b = block;
-    (void)o, (void)n;
+    (void)o, (void)n, (void)have;
     *s = of_bytes(rkv_q3_k_scale_bytes(b), b->d);
 }
 
-static RKV_ALWAYS_INLINE void scales_q6_k(__m512 *s, __m512 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_q6_k(__m512 *s, __m512 *o, const void *block, int n, int have)
 {
     const rkv_q6_k *b = block;
-    (void)o, (void)n;
+    (void)o, (void)n, (void)have;
     *s = of_bytes(rkv_load16(b->scales), b->d);
 }
 
-static RKV_ALWAYS_INLINE void scales_iq4_xs(__m512 *s, __m512 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_iq4_xs(__m512 *s, __m512 *o, const void *block, int n,
+                                            int have)
 {
     const rkv_iq4_xs *b = block;
-    (void)o, (void)n;
+    (void)o, (void)n, (void)have;
     *s = of_low_bytes(rkv_iq4_xs_scale_bytes(b), b->d);
 }
 
@@ -363,9 +388,10 @@ static RKV_ALWAYS_INLINE void start(sums *acc, int j)
     acc->v[j][0] = acc->v[j][1] = acc->o[j] = v_zero();
 }
 
-static RKV_ALWAYS_INLINE float total(const sums *acc, int j)
+static RKV_ALWAYS_INLINE float total(const format *f, const sums *acc, int j)
 {
-    return v_sum(v_add(v_add(acc->v[j][0], acc->v[j][1]), acc->o[j]));
+    const __m512 both = v_add(acc->v[j][0], acc->v[j][1]);
+    return v_sum(f->affine ? v_add(both, acc->o[j]) : both);
 }
 
 /* Scales of the lanes of register c of a step. */
@@ -392,12 +418,12 @@ static RKV_ALWAYS_INLINE __m512i dot(const __m512i *w, const x16 *x, int at, con
 }
 
 static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *block, const x16 *x,
-                                       const int n_x, int i0, const int n)
+                                       const int n_x, int i0, const int n, int have)
 {
     const int n_one = f->order == NIBBLES ? 2 : 1; /* registers that share scales */
     const int g0 = i0 / 16;
     __m512 s = v_zero(), o = v_zero(), by[INPUTS];
-    f->scales(&s, &o, block, n / 32);
+    f->scales(&s, &o, block, n / 32, have);
     RKV_UNROLL(8)
     for (int j = 0; j < n_x; j++) {
         by[j] = v_mul(s, v_load(x[j].scale + g0));
@@ -406,7 +432,7 @@ static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *b
     }
     RKV_UNROLL(8)
     for (int p = 0; p < n / 128; p++) {
-        const codes w = f->unit(block, p);
+        const codes w = f->unit(block, p, have);
         RKV_UNROLL(8)
         for (int k = 0; k < 2; k += n_one) {
             const int c = 2 * p + k;
