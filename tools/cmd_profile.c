@@ -125,25 +125,6 @@ static int say_interrupted(const rkv_error *e, const opts *o)
     return EXIT_INTERRUPTED;
 }
 
-/* Whether a file can be written, told before the long work and not after it. NULL: none is. */
-static int check_output(const char *path)
-{
-    struct stat st;
-    if (!path)
-        return 0;
-    char folder[PATH_MAX], real[PATH_MAX];
-    const int there = !stat(path, &st);
-    const char *at = there && realpath(path, real) ? real : path;
-    int bad = !folder_of(folder, sizeof folder, at) ? ENAMETOOLONG
-              : there && S_ISDIR(st.st_mode)        ? EISDIR : 0;
-    if (!bad && access(there && !S_ISREG(st.st_mode) ? path : folder, W_OK))
-        bad = errno;
-    if (!bad)
-        return 0;
-    fprintf(stderr, "rkv: %s: cannot be written: %s\n", path, strerror(bad));
-    return EXIT_FAILED;
-}
-
 static int print_report(const rkv_profile *p)
 {
     char *text;
@@ -153,13 +134,6 @@ static int print_report(const rkv_profile *p)
     fputs(text, stdout);
     rkv_free(text);
     return finish_stdout();
-}
-
-/* The output cannot be written: which is no fault of an input. */
-static int output_failed(const rkv_error *e)
-{
-    const int code = fail(e);
-    return code == EXIT_INPUT ? EXIT_FAILED : code;
 }
 
 /* The message begins with this path, which is no input's: check_outputs saw to that. */
@@ -196,7 +170,7 @@ static int run_profile(const opts *o, const rkv_model *m, const settings *s)
     rkv_error e;
     const rkv_status bad = rkv_profile_run(&p, m, o->data, &s->o, &e);
     if (s->rank)                /* rank 0 tells, whatever it is */
-        return bad ? EXIT_FAILED : EXIT_OK;
+        return bad ? exit_code(&e) : EXIT_OK;
     return bad ? failed(&e, o) : deliver(p, &s->cost, o);
 }
 

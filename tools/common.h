@@ -16,6 +16,7 @@ enum {
     EXIT_INTERRUPTED = 130
 };
 
+int exit_code(const rkv_error *e);
 /* Prints the error's line on stderr and returns its exit code. */
 int fail(const rkv_error *e);
 /* One line on stderr; returns EXIT_USAGE. */
@@ -42,6 +43,11 @@ void catch_lost_pages(const char *path);
 
 /* No option's output is an input, another output, or without a name. 0 or EXIT_USAGE. */
 int check_outputs(const opts *o);
+/* Whether a file can be written, told before the long work and not after it. NULL: none is. 0 or
+ * EXIT_FAILED. */
+int check_output(const char *path);
+/* As fail, of a file that cannot be written: which is no fault of an input. */
+int output_failed(const rkv_error *e);
 /* The folder of a file that need not be there, as "a/b/." or "."; 0: the name is too long. */
 int folder_of(char *folder, size_t size, const char *path);
 
