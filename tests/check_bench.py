@@ -44,7 +44,7 @@ def check_kernels():
     check(len(ops) > 10, f"ops of kernels.h: {ops}")
     for op in ops:
         check(any(r["op"] == op for r in rows), f"no figure for {op}")
-    tiers = ["ref", "avx2", "avx512", "amx"]
+    tiers = ["ref", "avx2", "avx512", "vnni", "amx"]
     for tier in tiers[:tiers.index(result["tier"]) + 1]:
         missing = [k for k in kernels() if k.endswith("_" + tier) and k not in have]
         check(not missing, f"no figure for {missing}")
