@@ -25,13 +25,14 @@ extern "C" {
 typedef enum rkv_status {
     RKV_OK = 0,
     RKV_E_ARG = -1,         /* an argument or option is out of range */
-    RKV_E_IO = -2,          /* a file cannot be opened, read or written */
+    RKV_E_IO = -2,          /* an input cannot be opened or read */
     RKV_E_FORMAT = -3,      /* a file breaks its format */
     RKV_E_UNSUPPORTED = -4, /* a valid file or request that this version cannot serve */
     RKV_E_MISMATCH = -5,    /* two things that do not belong together (profile and model) */
     RKV_E_MEM = -6,         /* does not fit in memory */
     RKV_E_CANCELLED = -7,   /* the progress callback asked to stop */
-    RKV_E_INTERNAL = -8     /* a library beneath failed in a way that we cannot explain */
+    RKV_E_INTERNAL = -8,    /* a library beneath failed in a way that we cannot explain */
+    RKV_E_WRITE = -9        /* an output cannot be written */
 } rkv_status;
 
 typedef struct rkv_error {
@@ -170,7 +171,7 @@ typedef struct rkv_profile rkv_profile;
 
 /* Reads a profile (JSON, format "ripplekv-profile"). Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_load(rkv_profile **out, const char *path, rkv_error *e);
-/* Writes it by temporary file, fsync and rename. */
+/* Writes it by temporary file, fsync and rename. RKV_E_WRITE, RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_save(const rkv_profile *p, const char *path, rkv_error *e);
 RKV_API void rkv_profile_free(rkv_profile *p);
 
@@ -270,7 +271,7 @@ RKV_API rkv_status rkv_profile_merge(rkv_profile **out, const char *const *path,
 /* The numbers for people: lines of text, freed with rkv_free. RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_report(const rkv_profile *p, char **text, rkv_error *e);
 /* The same as a page of HTML with charts, in one file that refers to nothing else, written by
- * temporary file, fsync and rename. cost: of the run that made it; NULL: left out. RKV_E_IO,
+ * temporary file, fsync and rename. cost: of the run that made it; NULL: left out. RKV_E_WRITE,
  * RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_html(const rkv_profile *p, const rkv_profile_cost *cost,
                                     const char *path, rkv_error *e);

@@ -282,7 +282,7 @@ def check_full_disk():
     unsaved("no room for a profile", ["x.json:", "too large"], *profile, "-m", "tall.gguf", **limited(2000))
     if not without_sqlite():
         r = rkv(*profile, "--resume", "full", **limited(8192))
-        check(r.rc == INPUT and r.one_line() and "full/profile.sqlite" in r.err and not r.out, f"no room: {r}")
+        check(r.rc == FAILED and r.one_line() and "full/profile.sqlite" in r.err and not r.out, f"no room: {r}")
         good("with room again", *profile, "--resume", "full")
         check(pathlib.Path("x.json").read_bytes() == pathlib.Path("profile.json").read_bytes(), "the same profile")
     for name in ("out.json", "x.json"):

@@ -13,7 +13,7 @@ import struct
 import time
 
 from command_bed import (FAILED, INPUT, INTERRUPTED, PATIENCE, SANITIZED, USAGE, check, finish, good, good_json, make_model,
-                         refused, rkv, run_tests, skip, start, wait_for_work, without_sqlite)
+                         refused, rkv, run_tests, skip, start, unsaved, wait_for_work, without_sqlite)
 
 try:
     import sqlite3
@@ -73,7 +73,10 @@ def check_resume():
                                 ("--damage-budget", "15%", "damage")):
         refused(f"the folder of another run, {option}", INPUT, ["parts.SIGKILL", "another folder", f"({what} "], *args,
                 option, value, "--resume", "parts.SIGKILL", "-o", "x.json")
-    refused("a file as the folder", INPUT, ["text: ", "not a folder"], *args, "--resume", "text", "-o", "x.json")
+    for folder, what in (("text", "not a folder"), ("absent/deep", "No such file"), ("/proc/1/x", "cannot make the folder")):
+        refused(f"--resume {folder}", FAILED, [f"{folder}: ", what], *args, "--resume", folder, "-o", "x.json")
+    pathlib.Path("taken/profile.sqlite").mkdir(parents=True)
+    refused("no place for the database", FAILED, ["taken/profile.sqlite: cannot open"], *args, "--resume", "taken", "-o", "x.json")
 
 
 def check_kill_loop():
@@ -194,7 +197,7 @@ def check_progress():
     if SANITIZED:
         return
     ours, theirs = pty.openpty()
-    p = start(*SLOW, "--signals", EVERYTHING, "--noise-seeds", "16", "-o", "bar.json", stderr=theirs)
+    p = start(*SLOW, "--signals", EVERYTHING, "--noise-seeds", "60", "-o", "bar.json", stderr=theirs)
     os.close(theirs)
     text = b""
     with contextlib.suppress(OSError):          # the end of a terminal whose other side is closed
@@ -358,6 +361,24 @@ def check_overwrites():
           made.read_bytes() == pathlib.Path("profile.json").read_bytes(), "link and mode stay")
 
 
+def check_lost():
+    """What cannot be written is no fault of an input, whichever output it is."""
+    good("a part", *SMALL, "--shard", "1/1", "-o", "whole.part")
+    for name, args in (("shard", [*SMALL, "--shard", "1/2"]), ("merge", ["profile", "--merge", "whole.part"])):
+        refused(f"{name}, no folder", FAILED, ["absent/x.json: cannot be written: No such file"], *args, "-o", "absent/x.json")
+    refused("shard, no room", FAILED, ["/dev/full: cannot write: No space"], *SMALL, "--shard", "1/2", "-o", "/dev/full")
+    unsaved("merge, no room", ["/dev/full: cannot write: No space"], "profile", "--merge", "whole.part", "-o", "/dev/full")
+    with open("/dev/full", "wb") as full:
+        for name, args in (("work", [*SMALL, "-o", "x.json"]), ("shard", [*SMALL, "--shard", "1/1", "-o", "x.json"]),
+                           ("merge", ["profile", "--merge", "whole.part", "-o", "x.json"]),
+                           ("show", ["profile", "--show", "profile.json"]),
+                           ("check", ["profile", "--check", "profile.json", *SMALL[1:]])):
+            for more in ([], ["--json"]):
+                r = rkv(*args, *more, stdout=full)
+                check(r.rc == FAILED and r.one_line() and "cannot write the output: No space" in r.err, f"{name} {more}: {r}")
+    pathlib.Path("x.json").unlink()
+
+
 def check_little():
     """One layer, layers that all slide, prompts that nothing is removed of."""
     make_model("one.gguf", layers=1)
@@ -417,7 +438,7 @@ def check_settings():
 
 
 def tests():
-    always = [check_overwrites, check_settings, check_little, check_interrupted, check_progress, check_shards,
+    always = [check_overwrites, check_lost, check_settings, check_little, check_interrupted, check_progress, check_shards,
               check_until_stable, check_verdict]
     if without_sqlite() or sqlite3 is None:
         skip(60, "no SQLite in this build or in Python")

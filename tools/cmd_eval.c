@@ -130,6 +130,13 @@ static int read_settings(settings *s, const opts *o)
     return bad;
 }
 
+/* What fails about the database is an output that is lost; one that is none is an input. */
+static int cannot_keep(const rkv_error *e, const opts *o)
+{
+    const size_t n = o->db ? strlen(o->db) : 0;
+    return n && e->status == RKV_E_IO && !strncmp(e->text, o->db, n) && e->text[n] == ':';
+}
+
 /* Prints what a call gave; its failure, with what to do after an interrupted one. */
 static int deliver(rkv_status bad, const rkv_error *e, char *text, const opts *o)
 {
@@ -141,7 +148,7 @@ static int deliver(rkv_status bad, const rkv_error *e, char *text, const opts *o
         return EXIT_INTERRUPTED;
     }
     if (bad)
-        return fail(e);
+        return cannot_keep(e, o) ? fail(e), EXIT_FAILED : fail(e);
     if (text)                   /* ranks above 0 have none */
         fputs(text, stdout);
     rkv_free(text);
@@ -217,6 +224,8 @@ int cmd_eval(const opts *o)
     int code = read_settings(&s, o);
     if (!code)
         code = check_outputs(o);
+    if (!code)
+        code = check_output(o->write ? o->write : o->db);
     if (!code && !o->write)
         code = read_policies(&s, o);
     if (!code && !o->write && !o->shard)

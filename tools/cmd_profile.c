@@ -3,13 +3,9 @@
 #include "common.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Settings of the options that are read further than the table does it. */
 typedef struct settings {
@@ -125,25 +121,6 @@ static int say_interrupted(const rkv_error *e, const opts *o)
     return EXIT_INTERRUPTED;
 }
 
-/* Whether a file can be written, told before the long work and not after it. NULL: none is. */
-static int check_output(const char *path)
-{
-    struct stat st;
-    if (!path)
-        return 0;
-    char folder[PATH_MAX], real[PATH_MAX];
-    const int there = !stat(path, &st);
-    const char *at = there && realpath(path, real) ? real : path;
-    int bad = !folder_of(folder, sizeof folder, at) ? ENAMETOOLONG
-              : there && S_ISDIR(st.st_mode)        ? EISDIR : 0;
-    if (!bad && access(there && !S_ISREG(st.st_mode) ? path : folder, W_OK))
-        bad = errno;
-    if (!bad)
-        return 0;
-    fprintf(stderr, "rkv: %s: cannot be written: %s\n", path, strerror(bad));
-    return EXIT_FAILED;
-}
-
 static int print_report(const rkv_profile *p)
 {
     char *text;
@@ -155,30 +132,16 @@ static int print_report(const rkv_profile *p)
     return finish_stdout();
 }
 
-/* The output cannot be written: which is no fault of an input. */
-static int output_failed(const rkv_error *e)
-{
-    const int code = fail(e);
-    return code == EXIT_INPUT ? EXIT_FAILED : code;
-}
-
-/* The message begins with this path, which is no input's: check_outputs saw to that. */
-static int is_about(const rkv_error *e, const char *path)
-{
-    const size_t n = strlen(path);
-    return !strncmp(e->text, path, n) && e->text[n] == ':';
-}
-
 /* Saves and shows a profile, and frees it: what cannot be saved is shown all the same, since it may
  * be hours of work. cost NULL: not of this run. */
 static int deliver(rkv_profile *p, const rkv_profile_cost *cost, const opts *o)
 {
     rkv_error e;
     end_progress();
-    int code = !o->show && rkv_profile_save(p, o->output, &e) ? output_failed(&e) : 0;
+    int code = !o->show && rkv_profile_save(p, o->output, &e) ? fail(&e) : 0;
     const int saved = !code;
     if (saved && o->html && rkv_profile_html(p, cost, o->html, &e))
-        code = output_failed(&e);
+        code = fail(&e);
     const int lost = !o->json ? print_report(p)
                      : saved  ? print_json(o->show ? o->show : o->output) : 0;
     rkv_profile_free(p);
@@ -204,7 +167,7 @@ static int run_shard(const opts *o, const rkv_model *m, const settings *s)
 {
     rkv_error e;
     if (rkv_profile_run_shard(o->output, m, o->data, &s->o, &e))
-        return is_about(&e, o->output) ? output_failed(&e) : failed(&e, o);
+        return failed(&e, o);
     end_progress();
     if (o->json)
         return print_json(o->output);

@@ -3,7 +3,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,7 +24,7 @@ int fail(const rkv_error *e)
     } codes[] = {
         {RKV_E_ARG, EXIT_USAGE}, {RKV_E_IO, EXIT_INPUT}, {RKV_E_FORMAT, EXIT_INPUT},
         {RKV_E_UNSUPPORTED, EXIT_INPUT}, {RKV_E_MISMATCH, EXIT_INPUT}, {RKV_E_MEM, EXIT_MEMORY},
-        {RKV_E_CANCELLED, EXIT_INTERRUPTED},
+        {RKV_E_CANCELLED, EXIT_INTERRUPTED}, {RKV_E_WRITE, EXIT_FAILED},
     };
     end_progress();
     fprintf(stderr, "rkv: %s\n", e->text);
@@ -196,97 +194,6 @@ static void *json_alloc(size_t n)
 void json_start(void)
 {
     cJSON_InitHooks(&(cJSON_Hooks){json_alloc, free});
-}
-
-/* ---- outputs that would overwrite something ---- */
-
-typedef struct named {
-    const char *option, *path;  /* NULL: not given */
-} named;
-
-int folder_of(char *folder, size_t size, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    const int n = slash ? (int)(slash - path) + 1 : 0;
-    return snprintf(folder, size, "%.*s.", n, path) < (int)size;
-}
-
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* By whatever names and links; of files that are not there yet, by their folder. Devices and pipes
- * may be written twice. */
-static int is_same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    char of_a[PATH_MAX], of_b[PATH_MAX];
-    const int no_a = stat(a, &x), no_b = stat(b, &y);
-    if (!no_a && !no_b)
-        return S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-    return no_a && no_b && !strcmp(last_part(a), last_part(b)) &&
-           folder_of(of_a, sizeof of_a, a) && folder_of(of_b, sizeof of_b, b) &&
-           !stat(of_a, &x) && !stat(of_b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-/* Also one of the other shards of a split model. */
-static int is_of_model(const char *path, const char *model)
-{
-    enum { SUFFIX = 20 };                       /* -00001-of-00003.gguf */
-    char shard[PATH_MAX];
-    int n_shard = 0;
-    const size_t n = strlen(model), stem = n < SUFFIX ? 0 : n - SUFFIX;
-    if (is_same_file(path, model))
-        return 1;
-    if (n < SUFFIX || sscanf(model + stem, "-%*5d-of-%5d.gguf", &n_shard) != 1)
-        return 0;
-    for (int i = 1; i <= n_shard; i++)
-        if (snprintf(shard, sizeof shard, "%.*s-%05d-of-%05d.gguf", (int)stem, model, i,
-                     n_shard) < (int)sizeof shard && is_same_file(path, shard))
-            return 1;
-    return 0;
-}
-
-static int also(const named *out, const char *what)
-{
-    return usage("%s: '%.200s' is also %s; name another file", out->option, out->path, what);
-}
-
-static int check_one_output(const named *out, const opts *o)
-{
-    const named in[] = {
-        {"the --data", o->data}, {"the --check", o->check}, {"the --show", o->show},
-        {"the --ids", o->ids}, {"the --kv-profile", o->kv_profile},
-        {"the --kv-budgets", o->kv_budgets}, {"the --score", o->score},
-    };
-    if (!*out->path)
-        return usage("%s: the name of the file is empty", out->option);
-    if (o->model && is_of_model(out->path, o->model))
-        return also(out, "the -m");
-    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
-        if (in[i].path && is_same_file(out->path, in[i].path))
-            return also(out, in[i].option);
-    for (int i = 0; i < o->n_word; i++)
-        if (is_same_file(out->path, o->word[i]))
-            return also(out, "among the parts");
-    return 0;
-}
-
-int check_outputs(const opts *o)
-{
-    const named out[] = {{"-o", o->output}, {"--html", o->html}, {"--logits", o->logits},
-                         {"--db", o->db}, {"--write", o->write}};
-    const size_t n = sizeof out / sizeof *out;
-    for (size_t i = 0; i < n; i++) {
-        const int bad = out[i].path ? check_one_output(&out[i], o) : 0;
-        if (bad)
-            return bad;
-    }
-    if (o->html && o->output && is_same_file(o->html, o->output))
-        return also(&out[1], "the -o");
-    return 0;
 }
 
 /* ---- inputs ---- */

@@ -40,10 +40,11 @@ void end_progress(void);
  * process with one line and EXIT_INPUT. */
 void catch_lost_pages(const char *path);
 
-/* No option's output is an input, another output, or without a name. 0 or EXIT_USAGE. */
+/* outputs.c: no option's output is an input, another output, or without a name. 0 or EXIT_USAGE. */
 int check_outputs(const opts *o);
-/* The folder of a file that need not be there, as "a/b/." or "."; 0: the name is too long. */
-int folder_of(char *folder, size_t size, const char *path);
+/* The file can be written, as far as can be told before the long work; NULL: none is. 0, or
+ * EXIT_FAILED after one line. */
+int check_output(const char *path);
 
 /* -m is given and loads. 0 or an exit code. */
 int load_model(rkv_model **m, const opts *o);
