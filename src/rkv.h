@@ -173,6 +173,8 @@ typedef struct rkv_profile rkv_profile;
 RKV_API rkv_status rkv_profile_load(rkv_profile **out, const char *path, rkv_error *e);
 /* Writes it by temporary file, fsync and rename. RKV_E_WRITE, RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_save(const rkv_profile *p, const char *path, rkv_error *e);
+/* The n bytes of that file, 0-terminated; freed with rkv_free. RKV_E_MEM. */
+RKV_API rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_error *e);
 RKV_API void rkv_profile_free(rkv_profile *p);
 
 /* RKV_OK when the profile was made from this model, with the RoPE settings it has now;

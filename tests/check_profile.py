@@ -377,6 +377,13 @@ def check_lost():
                 r = rkv(*args, *more, stdout=full)
                 check(r.rc == FAILED and r.one_line() and "cannot write the output: No space" in r.err, f"{name} {more}: {r}")
     pathlib.Path("x.json").unlink()
+    measured = json.loads(pathlib.Path("profile.json").read_text())
+    for name, args in (("work", SMALL), ("merge", ["profile", "--merge", "whole.part"])):
+        r = rkv(*args, "-o", "/dev/full", "--json")
+        got = json.loads(r.out or b"{}")
+        check(r.rc == FAILED and r.one_line() and set(got) == {"error", "profile"} and got["profile"] == measured and
+              r.err == f"rkv: {got['error']}\n" and "/dev/full: cannot write" in r.err, f"{name}, JSON of what is not saved: {r}")
+        check(good_json(f"{name} to nowhere", *args, "-o", "/dev/null", "--json") == measured, f"{name}: JSON of memory")
 
 
 def check_little():

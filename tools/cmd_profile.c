@@ -15,7 +15,7 @@ typedef struct settings {
     int rank;                   /* among those that mpirun started */
 } settings;
 
-static int print_json(const char *path)
+static int print_file(const char *path)
 {
     char *text;
     size_t n;
@@ -132,18 +132,39 @@ static int print_report(const rkv_profile *p)
     return finish_stdout();
 }
 
+/* The profile, or, when it could not be saved, an object that nobody takes for one: {"error",
+ * "profile"}. */
+static int print_json(const rkv_profile *p, const rkv_error *unsaved)
+{
+    char *text;
+    size_t n;
+    rkv_error e;
+    if (rkv_profile_print(p, &text, &n, &e))
+        return fail(&e);
+    if (unsaved) {
+        cJSON *root = cJSON_CreateObject();
+        json_text(root, "error", unsaved->text, strlen(unsaved->text));
+        cJSON_AddRawToObject(root, "profile", text);
+        rkv_free(text);
+        return json_print(root);
+    }
+    fwrite(text, 1, n, stdout);
+    rkv_free(text);
+    return finish_stdout();
+}
+
 /* Saves and shows a profile, and frees it: what cannot be saved is shown all the same, since it may
  * be hours of work. cost NULL: not of this run. */
 static int deliver(rkv_profile *p, const rkv_profile_cost *cost, const opts *o)
 {
-    rkv_error e;
+    rkv_error e, html;
     end_progress();
-    int code = !o->show && rkv_profile_save(p, o->output, &e) ? fail(&e) : 0;
-    const int saved = !code;
-    if (saved && o->html && rkv_profile_html(p, cost, o->html, &e))
-        code = fail(&e);
-    const int lost = !o->json ? print_report(p)
-                     : saved  ? print_json(o->show ? o->show : o->output) : 0;
+    const int unsaved = !o->show && rkv_profile_save(p, o->output, &e);
+    int code = unsaved ? fail(&e) : 0;
+    if (!unsaved && o->html && rkv_profile_html(p, cost, o->html, &html))
+        code = fail(&html);
+    const int lost = !o->json  ? print_report(p)
+                     : o->show ? print_file(o->show) : print_json(p, unsaved ? &e : NULL);
     rkv_profile_free(p);
     return code ? code : lost;
 }
@@ -170,7 +191,7 @@ static int run_shard(const opts *o, const rkv_model *m, const settings *s)
         return failed(&e, o);
     end_progress();
     if (o->json)
-        return print_json(o->output);
+        return print_file(o->output);
     printf("%s: part %d of %d; rkv profile --merge makes the profile of all\n", o->output,
            s->o.shard, s->o.n_shard);
     return finish_stdout();

@@ -127,9 +127,8 @@ void rkv_profile_print_signals(rkv_text *t, const rkv_profile *p);
 rkv_status rkv_profile_parse_signals(rkv_profile *p, const cJSON *root, const char *source,
                                      rkv_error *e);
 
-/* From and to JSON text. source: file name for messages. */
+/* From JSON text. source: file name for messages. */
 rkv_status rkv_profile_parse(rkv_profile **out, const char *text, size_t n, const char *source,
                              rkv_error *e);
-rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_error *e);
 
 #endif
