@@ -386,6 +386,27 @@ def check_lost():
         check(good_json(f"{name} to nowhere", *args, "-o", "/dev/null", "--json") == measured, f"{name}: JSON of memory")
 
 
+def check_in_folder():
+    """An output in the folder of --resume, and what must not be written there."""
+    whole = pathlib.Path("profile.json").read_bytes()
+    good("in the new folder", *SMALL, "--resume", "own", "-o", "own/x.json", "--html", "own/x.html")
+    good("by another name", *SMALL, "--resume", "./own/", "-o", "folder/../own/y.json")
+    check(pathlib.Path("own/x.json").read_bytes() == pathlib.Path("own/y.json").read_bytes() == whole and
+          rows("own", "SELECT count(*) FROM example") == [(3,)], "profile and database beside each other")
+    pathlib.Path("own/link").symlink_to("profile.sqlite")
+    for folder in ("own", "fresh"):
+        for name in ("profile.sqlite", "profile.sqlite-wal", "profile-1-of-2.sqlite") + (("link",) if folder == "own" else ()):
+            for more in (["-o", f"{folder}/{name}"], ["-o", "x.json", "--html", f"{folder}/../{folder}/{name}"]):
+                refused(f"{more[-1]}", USAGE, [f"{more[-2]}: '{more[-1]}' is also where --resume keeps"], *SMALL, "--resume",
+                        folder, *more)
+    for folder, output in (("same", "same"), ("same/", "same"), ("same", "./same")):
+        refused(f"-o {output} for --resume {folder}", FAILED, [f"{output}: cannot be written: Is a directory"], *SMALL,
+                "--resume", folder, "-o", output)
+    refused("no model", INPUT, ["absent: "], *SMALL, "-m", "absent", "--resume", "fresh", "-o", "fresh/x.json")
+    good("gone on", *SMALL, "--resume", "own", "-o", "own/y.json")
+    check(pathlib.Path("own/y.json").read_bytes() == whole, "the database is as it was")
+
+
 def check_little():
     """One layer, layers that all slide, prompts that nothing is removed of."""
     make_model("one.gguf", layers=1)
@@ -450,7 +471,7 @@ def tests():
     if without_sqlite() or sqlite3 is None:
         skip(60, "no SQLite in this build or in Python")
         return always
-    return always + [check_resume, check_kill_loop, check_damaged, check_together]
+    return always + [check_in_folder, check_resume, check_kill_loop, check_damaged, check_together]
 
 
 def main():

@@ -3,9 +3,12 @@
 #include "common.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* Settings of the options that are read further than the table does it. */
 typedef struct settings {
@@ -331,10 +334,23 @@ static void drop_environment(opts *with)
         with->html = NULL;
 }
 
+/* The folder of --resume before the outputs are looked at, which may be in it. *made: it is new. */
+static int make_folder(int *made, const opts *o)
+{
+    struct stat st;
+    *made = o->resume && !mkdir(o->resume, 0777);
+    if (!o->resume || *made || (errno == EEXIST && !stat(o->resume, &st) && S_ISDIR(st.st_mode)))
+        return check_not_kept(o);
+    fprintf(stderr, "rkv: %s: cannot make the folder: %s\n", o->resume,
+            errno == EEXIST ? "not a folder" : strerror(errno));
+    return EXIT_FAILED;
+}
+
 int cmd_profile(const opts *given)
 {
     rkv_model *m = NULL;
     settings s;
+    int made = 0;
     opts with = *given;
     const opts *const o = &with;
     drop_environment(&with);
@@ -345,6 +361,8 @@ int cmd_profile(const opts *given)
         code = read_settings(&s, o);
     if (!code && !o->check && !o->shard)
         code = join_ranks(&s, &with);
+    if (!code)
+        code = make_folder(&made, o);
     if (!code && !o->check)
         code = check_output(o->output);
     if (!code)
@@ -359,5 +377,7 @@ int cmd_profile(const opts *given)
                                                          : run_profile(o, m, &s);
     }
     rkv_model_free(m);
+    if (code && made)
+        rmdir(o->resume);       /* unless something is in it */
     return code;
 }

@@ -42,6 +42,8 @@ void catch_lost_pages(const char *path);
 
 /* outputs.c: no option's output is an input, another output, or without a name. 0 or EXIT_USAGE. */
 int check_outputs(const opts *o);
+/* No output is a database in the folder of --resume, which is there. 0 or EXIT_USAGE. */
+int check_not_kept(const opts *o);
 /* The file can be written, as far as can be told before the long work; NULL: none is. 0, or
  * EXIT_FAILED after one line. */
 int check_output(const char *path);

@@ -99,6 +99,26 @@ int check_outputs(const opts *o)
     return 0;
 }
 
+/* One of the files of a folder of --resume: DIR/profile.sqlite, profile-1-of-2.sqlite-wal. */
+static int is_kept(const char *path, const char *resume)
+{
+    struct stat x, y;
+    char folder[PATH_MAX], real[PATH_MAX];
+    const char *at = realpath(path, real) ? real : path, *name = last_part(at);
+    return !strncmp(name, "profile", 7) && strstr(name, ".sqlite") &&
+           folder_of(folder, sizeof folder, at) && !stat(folder, &x) && !stat(resume, &y) &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int check_not_kept(const opts *o)
+{
+    const named out[] = {{"-o", o->output}, {"--html", o->html}};
+    for (size_t i = 0; o->resume && i < sizeof out / sizeof *out; i++)
+        if (out[i].path && is_kept(out[i].path, o->resume))
+            return also(&out[i], "where --resume keeps what is finished");
+    return 0;
+}
+
 int check_output(const char *path)
 {
     struct stat st;
