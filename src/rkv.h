@@ -253,9 +253,10 @@ RKV_API rkv_status rkv_world_get(int *rank, int *size, rkv_error *e);
 /* A profile of a JSONL file of calibration examples (METHOD: RippleKV, profiling; one row set per
  * changed layer on one walk through the layers). Objects hold "prompt" or "prompt_ids" and perhaps
  * "response_ids" or "answers". Errors: those of its inputs, all lines of which are looked at before
- * the work begins; RKV_E_FORMAT when no example is usable; RKV_E_UNSUPPORTED when the model's
- * logits are not finite or all its layers slide. With o->ranks, ranks above 0 receive *out = NULL,
- * and any rank's failure is everyone's; the numbers do not depend on how many ranks there are. */
+ * the work begins (of a shard or a rank: its own); RKV_E_FORMAT when no example is usable;
+ * RKV_E_UNSUPPORTED when the model's logits are not finite or all its layers slide. With o->ranks,
+ * ranks above 0 receive *out = NULL, and any rank's failure is everyone's; the numbers do not
+ * depend on how many ranks there are. */
 RKV_API rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
                                    const rkv_profile_options *o, rkv_error *e);
 

@@ -274,6 +274,8 @@ def check_until_stable():
           f"stopped when it was sure: {used} used, {sure['diagnostics']}")
     good("as many", *args, "--examples", str(looked), "-o", "fixed.json")
     check(pathlib.Path("fixed.json").read_bytes() == pathlib.Path("sure.json").read_bytes(), "the bytes of a fixed number")
+    good("some at a time", *args, "--until-stable", "--memory", "1G", "-o", "fixed.json")
+    check(pathlib.Path("fixed.json").read_bytes() == pathlib.Path("sure.json").read_bytes(), "and of a batch that knows more")
     if used > 4:
         short = good_json("one less", *args, "--examples", str(looked - 1), "-o", "fixed.json", "--json")
         check(short["diagnostics"]["widest_budget"] > 0.02 and short["diagnostics"]["more_examples"] > 0,

@@ -34,8 +34,10 @@ typedef struct job {
     int at, end, n_used;        /* examples at work: [at, end); used so far */
     int batch;                  /* examples that go together at most */
     rkv_to_measure *x;          /* [batch] */
+    int n_line;                 /* of the data that are looked at */
+    rkv_example *example;       /* [n_line] those of this shard, until they are measured */
     size_t longest;             /* prompt that is used, in tokens */
-    int64_t *units;             /* [n_example + 1] of the examples before; the last: of all */
+    int64_t *units;             /* [n_line + 1] of the examples before; the last: of all */
     int64_t found;              /* units that needed no work: resume had them */
 } job;
 
@@ -121,40 +123,31 @@ static int report(void *ctx, int64_t done)
     return o->progress
                ? o->progress(o->progress_ctx, "profile",
                              j->units[j->at] + (done < most ? done : most) - j->found,
-                             j->units[j->table->n_example] - j->found)
+                             j->units[j->n_line] - j->found)
                : 0;
 }
 
 /* The next examples to be measured into j->x[n]; those before j->end that are not among them are of
  * another shard, or too long. */
-static rkv_status take(job *j, int *n, rkv_error *e)
+static int take(job *j)
 {
-    const rkv_table *t = j->table;
-    *n = 0;
-    for (j->end = j->at; j->end < t->n_example && *n < j->batch; j->end++) {
-        rkv_to_measure *x = &j->x[*n];
-        if (!rkv_table_has(t, j->end))
+    int n = 0;
+    for (j->end = j->at; j->end < j->table->n_example && n < j->batch; j->end++) {
+        rkv_measured *row = &j->table->row[j->end];
+        if (!rkv_table_has(j->table, j->end) || row->state == RKV_EXAMPLE_LONG)
             continue;
-        *x = (rkv_to_measure){.example = j->end, .row = &t->row[j->end]};
-        RKV_TRY(rkv_data_example(&x->x, &j->data, j->end, j->m, j->o->from_answers, e));
-        if (x->x.n_prompt > (size_t)t->head->n_ctx) {
-            x->row->state = RKV_EXAMPLE_LONG;
-            rkv_example_free(&x->x);
-        } else {
-            ++*n;
-        }
+        j->x[n++] = (rkv_to_measure){j->end, j->example[j->end], row};
+        j->example[j->end] = (rkv_example){0};
     }
-    return RKV_OK;
+    return n;
 }
 
 static rkv_status run_batch(job *j, rkv_error *e)
 {
-    int n;
-    rkv_status s = take(j, &n, e);
-    if (!s && n) {
-        s = rkv_measure(&j->measurer, j->x, n, e);
+    const int n = take(j);
+    const rkv_status s = n ? rkv_measure(&j->measurer, j->x, n, e) : RKV_OK;
+    if (!s && n)
         j->found += j->measurer.skipped;
-    }
     for (int i = 0; i < n; i++)
         rkv_example_free(&j->x[i].x);
     return s;
@@ -179,6 +172,8 @@ static rkv_status enough(job *j, int i, int *stop, rkv_error *e)
     }
     if (!*stop)
         t->n_example = n_example;
+    for (int k = t->n_example; k < n_example; k++)      /* of the same batch, and not needed */
+        rkv_measured_free(&t->row[k]);
     return s;
 }
 
@@ -241,29 +236,42 @@ static rkv_status set_batch(job *j, rkv_error *e)
 
 /* ---- before it ---- */
 
-/* Each line is read before the work begins: a bad one is told now, and how much work there is. */
+/* One line of this shard, into j->example. *n: those that are sure to be measured so far. */
+static rkv_status look_at_line(job *j, int i, int *n, rkv_error *e)
+{
+    const rkv_table *t = j->table;
+    const int most = j->o->n_used_max;
+    rkv_example *x = &j->example[i];
+    RKV_TRY(rkv_data_example(x, &j->data, i, j->m, j->o->from_answers, e));
+    if (x->n_prompt > (size_t)t->head->n_ctx) {
+        t->row[i].state = RKV_EXAMPLE_LONG;
+        rkv_example_free(x);
+    } else if (!most || *n < most) {
+        ++*n;
+        j->units[i + 1] = rkv_measure_units(&t->plan, j->o, x->n_prompt);
+        if (x->n_prompt > j->longest)
+            j->longest = x->n_prompt;
+    }
+    return RKV_OK;
+}
+
+/* Each line of this shard is read once, before the work begins: a bad one is told now, and how much
+ * work there is. */
 static rkv_status look_at_lines(job *j, rkv_error *e)
 {
     const rkv_table *t = j->table;
-    j->units = rkv_mem_calloc((size_t)t->n_example + 1, sizeof *j->units);
-    if (!j->units)
-        return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", t->n_example);
-    const int most = j->o->n_used_max;
     int n = 0;
-    for (j->at = 0; j->at < t->n_example; j->at++) {
-        rkv_example x;
-        RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
-        const int works = rkv_table_has(t, j->at) && x.n_prompt <= (size_t)t->head->n_ctx &&
-                          !(most && n >= most);
-        n += works;
-        j->units[j->at + 1] =
-            j->units[j->at] + (works ? rkv_measure_units(&t->plan, j->o, x.n_prompt) : 0);
-        if (works && x.n_prompt > j->longest)
-            j->longest = x.n_prompt;
-        rkv_example_free(&x);
-        if (j->o->progress && j->o->progress(j->o->progress_ctx, "data", j->at + 1, t->n_example))
+    j->units = rkv_mem_calloc((size_t)j->n_line + 1, sizeof *j->units);
+    j->example = rkv_mem_calloc((size_t)j->n_line, sizeof *j->example);
+    if (!j->units || !j->example)
+        return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", j->n_line);
+    for (int i = 0; i < j->n_line; i++) {
+        if (rkv_table_has(t, i))
+            RKV_TRY(look_at_line(j, i, &n, e));
+        j->units[i + 1] += j->units[i];
+        if (j->o->progress && j->o->progress(j->o->progress_ctx, "data", i + 1, j->n_line))
             return rkv_fail(e, RKV_E_CANCELLED, "interrupted at line %d of the data",
-                            j->data.number[j->at]);
+                            j->data.number[i]);
     }
     return RKV_OK;
 }
@@ -365,6 +373,7 @@ static rkv_status start(job *j, rkv_error *e)
                                                                         : j->data.n_line;
     RKV_TRY(make_head(&head, j, e));
     RKV_TRY(rkv_table_create(&j->table, head, n, e));
+    j->n_line = n;
     if (o->n_shard) {
         j->table->shard = o->shard;
         j->table->n_shard = o->n_shard;
@@ -409,6 +418,9 @@ rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_
         s = run_all(&j, e);
     rkv_resume_close(j.resume);
     rkv_data_free(&j.data);
+    for (int i = 0; j.example && i < j.n_line; i++)
+        rkv_example_free(&j.example[i]);
+    rkv_mem_free(j.example);
     rkv_mem_free(j.units);
     rkv_mem_free(j.x);
     if (s) {
