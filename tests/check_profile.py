@@ -280,9 +280,18 @@ def check_until_stable():
         short = good_json("one less", *args, "--examples", str(looked - 1), "-o", "fixed.json", "--json")
         check(short["diagnostics"]["widest_budget"] > 0.02 and short["diagnostics"]["more_examples"] > 0,
               f"one example less is not enough: {short['diagnostics']}")
-    text = good("not sure", *args, "--examples", "3", "--until-stable", "-o", "fixed.json").out.decode()
-    unsure = json.loads(pathlib.Path("fixed.json").read_text())["diagnostics"]
-    check(unsure["more_examples"] == 0 or f"about {unsure['more_examples']} more examples" in text, f"what is missing: {text}")
+    deep = ["profile", "-m", "deep.gguf", *args[3:]]
+    make_model("deep.gguf", layers=10)
+    for n, more in ((5, []), (6, []), (6, ["--until-stable"])):
+        got = good_json("not sure", *deep, "--examples", str(n), *more, "-o", "fixed.json", "--json")
+        half = [max(x["budget_high"] - x["budget"], x["budget"] - x["budget_low"]) for x in got["sensitivity"]]
+        layer, widest, missing = half.index(max(half)), 100 * max(half), got["diagnostics"]["more_examples"]
+        text = good("in words", "profile", "--show", "fixed.json").out.decode()
+        words = (f"that of layer {layer}, +-{widest:.1f} % of the mean; for +-2 % about {missing} more examples are needed, and "
+                 f"as many again as now give about +-{widest / 2 ** 0.5:.1f} %\n")
+        check(missing > 0 and text.endswith(words), f"{n}: what is missing: {text}, expected {words}")
+    text = good("sure in words", "profile", "--show", "sure.json").out.decode()
+    check(re.search(r"every budget is known to \+-[01]\.\d % of the mean, the widest interval is that of layer [01]\n$", text), text)
     check("budget 95 %" in text and "Spearman of sensitivity with" in text, f"report: {text}")
     layers = sure["sensitivity"]
     check(all(x["rank_low"] <= x["rank"] <= x["rank_high"] and x["budget_low"] <= x["budget"] <= x["budget_high"]

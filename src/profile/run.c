@@ -159,16 +159,17 @@ static rkv_status enough(job *j, int i, int *stop, rkv_error *e)
     rkv_table *t = j->table;
     const int n_example = t->n_example, used = t->row[i].state == RKV_EXAMPLE_USED;
     double widest;
+    int layer;
     j->n_used += used;
     *stop = j->o->n_used_max && j->n_used >= j->o->n_used_max;
     rkv_status s = RKV_OK;
     t->n_example = i + 1;
     if (!*stop && j->o->until_stable && used && j->n_used >= MIN_STABLE) {
-        s = rkv_table_widest(&widest, t, e);
+        s = rkv_table_widest(&widest, &layer, t, e);
         *stop = !s && widest <= RKV_STABLE;
         if (!s)
-            rkv_log(RKV_LOG_INFO, "after %d examples the widest interval of a budget is +-%.2f %% "
-                    "of the mean", j->n_used, 100.0 * widest);
+            rkv_log(RKV_LOG_INFO, "after %d examples the widest interval of a budget, that of "
+                    "layer %d, is +-%.2f %% of the mean", j->n_used, layer, 100.0 * widest);
     }
     if (!*stop)
         t->n_example = n_example;
