@@ -14,7 +14,7 @@ import subprocess
 import time
 
 from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, SANITIZED, USAGE, Result, check, finish, good,
-                         good_json, make_model, refused, rkv, run_tests, skip, start, unsaved, valid, wait_for_work,
+                         good_json, make_model, peak_address_space, refused, rkv, run_tests, skip, start, unsaved, valid, wait_for_work,
                          without_sqlite)
 from command_inputs import (check_curves, check_ids_inputs, check_kept_model, check_load_modes, check_lost_model,
                             check_models,
@@ -342,16 +342,6 @@ def check_interrupted():
     r = finish(p)
     check(r.rc == -signal.SIGINT and not r.out and not r.err, f"SIGINT while reading stdin: {r}")
     pathlib.Path("many").unlink()
-
-
-def peak_address_space():
-    """What a start takes, in bytes; below it lies the loader's ground, which is not ours."""
-    p = start("tokenize", "-m", "slow.gguf")
-    p.stdin.write(b"x" * 200000)
-    p.stdin.flush()
-    status = pathlib.Path(f"/proc/{p.pid}/status").read_text()
-    finish(p)
-    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmPeak"))
 
 
 def check_memory():

@@ -8,12 +8,13 @@ import pathlib
 import pty
 import random
 import re
+import resource
 import signal
 import struct
 import time
 
-from command_bed import (FAILED, INPUT, INTERRUPTED, PATIENCE, SANITIZED, USAGE, check, finish, good, good_json, make_model,
-                         refused, rkv, run_tests, skip, start, unsaved, wait_for_work, without_sqlite)
+from command_bed import (FAILED, INPUT, INTERRUPTED, MEMORY, PATIENCE, SANITIZED, USAGE, check, finish, good, good_json,
+                         make_model, peak_address_space, refused, rkv, run_tests, skip, start, unsaved, wait_for_work, without_sqlite)
 
 try:
     import sqlite3
@@ -418,6 +419,40 @@ def check_in_folder():
     check(pathlib.Path("own/y.json").read_bytes() == whole, "the database is as it was")
 
 
+def check_memory():
+    """What does not fit is refused before the work, with the option that does fit: not in the middle of it."""
+    if SANITIZED:
+        return skip(20, "sanitizers need their address space")
+    rng = random.Random(1)
+    pathlib.Path("last_long").write_text("".join(
+        json.dumps({"prompt_ids": [rng.randrange(1, 500) for _ in range(n)]}) + "\n" for n in (100, 300, 3000)))
+    args = ["profile", "-m", "slow.gguf", "--data", "last_long", "--response", "8", "--noise-seeds", "200", "-o", "x.json"]
+    base, seen = peak_address_space(), set()
+    for extra in (20, 28, 40, 64, 100, 130, 400):
+        limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (base + (extra << 20),) * 2)}
+        r = rkv(*args, **limits)
+        if r.rc == 0:
+            seen.add("fits")
+            continue
+        words = re.search(r"an example of 3000 tokens takes [\d.]+ MiB .*; [\d.]+ MiB are available: use (.*)\n$", r.err)
+        if not check(r.rc == MEMORY and r.one_line() and words and not r.out, f"{extra} MiB: {r}"):
+            continue
+        options = re.findall(r"(--batch-rows|-c) (\d+)", words[1])
+        if options:
+            seen.add(options[-1][0])
+            good(f"{extra} MiB with {words[1]}", *args, *[x for pair in options for x in pair], **limits)
+    check(seen == {"fits", "--batch-rows", "-c"}, f"what helped: {seen}")
+    good("all of it", *args)
+    whole = pathlib.Path("x.json").read_bytes()
+    bound = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (base + (250 << 20),) * 2)}
+    r = good("a bound of more than there is", *args, "--memory", "64G", "-v", **bound)
+    check(pathlib.Path("x.json").read_bytes() == whole and "256 examples at a time" in r.err, f"the same bytes: {r}")
+    pathlib.Path("x.json").unlink()
+    refused("a bound of too little", MEMORY, ["the bound is 60.0 MiB", "; --batch-rows 16 would fit"], *args, "--memory", "60M")
+    good("a bound of too little", *args, "--memory", "60M", "--batch-rows", "16")
+    check(pathlib.Path("x.json").read_bytes() == whole, "the same bytes")
+
+
 def check_little():
     """One layer, layers that all slide, prompts that nothing is removed of."""
     make_model("one.gguf", layers=1)
@@ -477,7 +512,7 @@ def check_settings():
 
 
 def tests():
-    always = [check_overwrites, check_lost, check_settings, check_little, check_interrupted, check_progress, check_shards,
+    always = [check_overwrites, check_lost, check_memory, check_settings, check_little, check_interrupted, check_progress, check_shards,
               check_until_stable, check_verdict]
     if without_sqlite() or sqlite3 is None:
         skip(60, "no SQLite in this build or in Python")

@@ -72,10 +72,10 @@ static void report_widest(rkv_text *t, const rkv_profile *p)
         rkv_text_printf(t, ": every budget is known to +-%.1f %% of the mean, the widest interval "
                         "is that of layer %d\n", widest, layer);
     else
-        rkv_text_printf(t, ": the widest interval of a budget is that of layer %d, +-%.1f %% of the "
-                        "mean; for +-%g %% about %d more examples are needed, and as many again as "
-                        "now give about +-%.1f %%\n", layer, widest, 100.0 * RKV_STABLE, d->n_more,
-                        widest / sqrt(2.0));
+        rkv_text_printf(t, ": the widest interval of a budget is that of layer %d, +-%.1f %% of "
+                        "the mean; for +-%g %% about %d more examples are needed, and as many "
+                        "again as now give about +-%.1f %%\n", layer, widest, 100.0 * RKV_STABLE,
+                        d->n_more, widest / sqrt(2.0));
 }
 
 static void report_certainty(rkv_text *t, const rkv_profile *p)

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/bound.h"
 #include "profile/data.h"
 #include "profile/measure.h"
 #include "profile/world.h"
@@ -195,44 +194,18 @@ static rkv_status run_all(job *j, rkv_error *e)
     return RKV_OK;
 }
 
-/* What a walk keeps beside its rows, for one example. */
-static uint64_t walk_bytes(const job *j)
-{
-    const rkv_config *c = &j->m->config;
-    const uint64_t fed = (uint64_t)j->o->n_response, d = (uint64_t)c->d_model;
-    const uint64_t saved = ((uint64_t)c->n_layer + 1) * fed * d;
-    const uint64_t diff = (uint64_t)j->table->head->n_grid * fed * (uint64_t)c->n_head *
-                          (uint64_t)c->d_head;
-    const uint64_t score = (uint64_t)c->n_kv_head * (uint64_t)j->longest;
-    return (saved + diff + score) * sizeof(float);
-}
-
-/* How many examples go together: one, or as many as fit in the bound of memory. */
+/* How many examples go together, and their places. */
 static rkv_status set_batch(job *j, rkv_error *e)
 {
-    enum { MOST = 256 };
-    const rkv_plan *p = &j->table->plan;
-    const int64_t rows = ((int64_t)p->n_main + 1) * j->o->n_response;
-    const int n_row = j->o->batch_rows && j->o->batch_rows < rows ? j->o->batch_rows : (int)rows;
-    rkv_session *s;
-    int streams = 0;
+    int n_row = 0;
+    for (int i = 0; i < j->n_line; i++)
+        n_row += j->example[i].prompt != NULL;
     j->batch = 1;
-    if (!j->o->memory || !j->longest)
-        return RKV_OK;
-    const rkv_session_options so = rkv_measure_session(&j->measurer, j->longest);
-    RKV_TRY(rkv_session_create(&s, j->m, &so, e));
-    rkv_bound b = rkv_bound_of(s, (int)j->longest, j->o->n_response, n_row);
-    rkv_session_free(s);
-    b.example += walk_bytes(j);
-    b.whole = j->m->streams ? b.streamed : b.whole;
-    RKV_TRY(rkv_bound_fit(&j->batch, &streams, &b, MOST, j->o->memory, e));
-    if (streams && !j->m->streams)
-        return rkv_fail(e, RKV_E_MEM, "the weights take %.1f MiB of the bound of %.1f MiB: read "
-                        "them by layers (load mode stream)", (double)b.whole / 0x1p20,
-                        (double)j->o->memory / 0x1p20);
-    rkv_log(RKV_LOG_INFO, "%d examples at a time, %.1f MiB each, beside %.1f MiB", j->batch,
-            (double)b.example / 0x1p20, (double)(b.fixed + b.whole) / 0x1p20);
-    return RKV_OK;
+    if (j->longest)
+        RKV_TRY(rkv_measure_fit(&j->batch, &j->measurer, j->longest, n_row, e));
+    j->x = rkv_mem_calloc((size_t)j->batch, sizeof *j->x);
+    return j->x ? RKV_OK : rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples",
+                                    j->batch);
 }
 
 /* ---- before it ---- */
@@ -388,10 +361,7 @@ static rkv_status start(job *j, rkv_error *e)
     j->measurer.resume = j->resume;
     j->measurer.report = report;
     j->measurer.ctx = j;
-    RKV_TRY(set_batch(j, e));
-    j->x = rkv_mem_calloc((size_t)j->batch, sizeof *j->x);
-    return j->x ? RKV_OK : rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples",
-                                    j->batch);
+    return set_batch(j, e);
 }
 
 rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_path,
