@@ -169,6 +169,23 @@ static rkv_status prepare(rkv_resume *r, sqlite3_stmt **q, const char *sql, int 
     return RKV_OK;
 }
 
+/* From a row of state, fed and sum; 0: it cannot be one that was stored. */
+static int take_example(sqlite3_stmt *q, int i, enum rkv_example_state *state, int32_t *fed,
+                        int n_max, int *n_fed)
+{
+    const int found = sqlite3_column_int(q, 0), bytes = sqlite3_column_bytes(q, 1);
+    const int n = bytes / (int)sizeof *fed, used = found == RKV_EXAMPLE_USED;
+    if (found < RKV_EXAMPLE_USED || found > RKV_EXAMPLE_LONG ||
+        sqlite3_column_int64(q, 2) != sum_of(i, found, sqlite3_column_blob(q, 1), (size_t)bytes) ||
+        (used && (n < 1 || n > n_max || bytes % (int)sizeof *fed)))
+        return 0;
+    *state = (enum rkv_example_state)found;
+    *n_fed = used ? n : 0;
+    if (used)
+        memcpy(fed, sqlite3_column_blob(q, 1), (size_t)bytes);
+    return 1;
+}
+
 rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, int32_t *fed,
                           int n_max, int *n_fed, rkv_error *e)
 {
@@ -179,23 +196,10 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, i
     sqlite3_stmt *q;
     rkv_status s = prepare(r, &q, "SELECT state, fed, sum FROM example WHERE i = ?", i, e);
     const int step = s ? SQLITE_DONE : sqlite3_step(q);
-    if (step != SQLITE_ROW && step != SQLITE_DONE) {
+    if (step != SQLITE_ROW && step != SQLITE_DONE)
         s = cannot_read(r, e);
-    } else if (step == SQLITE_ROW) {
-        const int found = sqlite3_column_int(q, 0), bytes = sqlite3_column_bytes(q, 1);
-        const int n = bytes / (int)sizeof *fed;
-        if (found < RKV_EXAMPLE_USED || found > RKV_EXAMPLE_LONG ||
-            sqlite3_column_int64(q, 2) !=
-                sum_of(i, found, sqlite3_column_blob(q, 1), (size_t)bytes) ||
-            (found == RKV_EXAMPLE_USED && (n < 1 || n > n_max || bytes % (int)sizeof *fed))) {
-            s = rkv_resume_damaged(r, i, e);
-        } else {
-            *state = (enum rkv_example_state)found;
-            *n_fed = found == RKV_EXAMPLE_USED ? n : 0;
-            if (*n_fed)
-                memcpy(fed, sqlite3_column_blob(q, 1), (size_t)bytes);
-        }
-    }
+    else if (step == SQLITE_ROW && !take_example(q, i, state, fed, n_max, n_fed))
+        s = rkv_resume_damaged(r, i, e);
     sqlite3_finalize(q);
     return s;
 }

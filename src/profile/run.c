@@ -47,12 +47,10 @@ static rkv_status check_grid(const rkv_profile_options *o, rkv_error *e)
     if (o->n_grid < 0 || o->n_grid > RKV_MAX_GRID)
         return rkv_fail(e, RKV_E_ARG, "profile: a grid of %d shares, expected at most %d",
                         o->n_grid, RKV_MAX_GRID);
-    for (int i = 0; i < o->n_grid; i++)
-        if (!(o->grid[i] > (i ? o->grid[i - 1] : 0.0) && o->grid[i] < 1.0))
-            return rkv_fail(e, RKV_E_ARG,
-                            "profile: share %d of the grid is %g, expected ascending ones between "
-                            "0 and 1",
-                            i + 1, o->grid[i]);
+    const int i = rkv_profile_bad_share(o->grid, o->n_grid);
+    if (i >= 0)
+        return rkv_fail(e, RKV_E_ARG, "profile: share %d of the grid is %g, expected ascending "
+                        "ones between 0 and 1", i + 1, o->grid[i]);
     return RKV_OK;
 }
 
@@ -109,6 +107,23 @@ static rkv_status set_policy(rkv_policy *p, const rkv_profile_options *o, rkv_er
     p->selector = s->name;
     p->budget_kind = RKV_BUDGET_SHARE;
     p->budget = o->damage_budget;
+    return RKV_OK;
+}
+
+static rkv_status check_model(const rkv_model *m, const rkv_profile_options *o, rkv_error *e)
+{
+    if (!m->arch)
+        return rkv_fail(e, RKV_E_ARG, "profile: a model loaded for its tokenizer only");
+    const int n_sliding = rkv_model_get_info(m)->n_layer_sliding;
+    if (n_sliding == m->config.n_layer)
+        return rkv_fail(e, RKV_E_UNSUPPORTED, "profile: every layer has a sliding window: no cache "
+                        "to divide, no profile is needed");
+    /* A longer answer would push prompt tokens out of sliding layers before the walk needs them. */
+    if (n_sliding && !o->from_answers && o->n_response > RKV_SLIDING_ROOM)
+        return rkv_fail(e, RKV_E_ARG,
+                        "profile: %d response tokens, at most %d of the model's own answer with "
+                        "sliding-window layers",
+                        o->n_response, RKV_SLIDING_ROOM);
     return RKV_OK;
 }
 
@@ -267,25 +282,33 @@ static void warn_of_short_prompts(const job *j)
                 100.0 * least / (double)j->longest);
 }
 
-static rkv_status open_resume(job *j, rkv_error *e)
+/* All that the numbers depend on, as items with a comma between them. */
+static void sign(char *signature, size_t size, const job *j)
 {
-    char signature[1024], signals[128], grid[512] = "";
+    char signals[128], grid[512] = "";
     const rkv_model_info *i = rkv_model_get_info(j->m);
     const rkv_profile_options *o = j->o;
     const rkv_profile *h = j->table->head;
-    if (!o->resume_dir)
-        return RKV_OK;
     rkv_signals_print(signals, h->signals);
     for (char *c = signals; *c; c++)            /* a comma ends an item of the signature */
         *c = *c == ',' ? ' ' : *c;
     for (int g = 0, n = 0; g < h->n_grid; g++)
         n += snprintf(grid + n, sizeof grid - (size_t)n, " %.9g", h->grid[g]);
-    snprintf(signature, sizeof signature,
+    snprintf(signature, size,
              "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, context %d, tier %s, "
              "arithmetic %s, signals %s, selector %s, damage %.17g, grid%s, layout 3",
              i->fingerprint, (unsigned long long)j->data.hash,
              o->from_answers ? "answers" : "greedy", o->n_response, o->noise, o->n_seed, o->n_ctx,
              i->tier, i->arithmetic, signals, h->selector, o->damage_budget, grid);
+}
+
+static rkv_status open_resume(job *j, rkv_error *e)
+{
+    char signature[1024];
+    const rkv_profile_options *o = j->o;
+    if (!o->resume_dir)
+        return RKV_OK;
+    sign(signature, sizeof signature, j);
     /* Ranks cannot share a database: some file systems of clusters do not lock. */
     char name[48] = "profile";
     if (o->ranks && o->n_shard > 1)
@@ -364,6 +387,18 @@ static rkv_status start(job *j, rkv_error *e)
     return set_batch(j, e);
 }
 
+/* All but the table. */
+static void end(job *j)
+{
+    rkv_resume_close(j->resume);
+    rkv_data_free(&j->data);
+    for (int i = 0; j->example && i < j->n_line; i++)
+        rkv_example_free(&j->example[i]);
+    rkv_mem_free(j->example);
+    rkv_mem_free(j->units);
+    rkv_mem_free(j->x);
+}
+
 rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_path,
                          const rkv_profile_options *options, rkv_error *e)
 {
@@ -371,29 +406,12 @@ rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_
     job j = {.m = m, .o = options ? options : &def};
     RKV_TRY(check(j.o, e));
     RKV_TRY(set_policy(&j.measurer.policy, j.o, e));
-    if (!m->arch)
-        return rkv_fail(e, RKV_E_ARG, "profile: a model loaded for its tokenizer only");
-    if (rkv_model_get_info(m)->n_layer_sliding == m->config.n_layer)
-        return rkv_fail(e, RKV_E_UNSUPPORTED, "profile: every layer has a sliding window: no cache "
-                        "to divide, no profile is needed");
-    /* A longer answer would push prompt tokens out of sliding layers before the walk needs them. */
-    if (rkv_model_get_info(m)->n_layer_sliding && !j.o->from_answers &&
-        j.o->n_response > RKV_SLIDING_ROOM)
-        return rkv_fail(e, RKV_E_ARG,
-                        "profile: %d response tokens, at most %d of the model's own answer with "
-                        "sliding-window layers",
-                        j.o->n_response, RKV_SLIDING_ROOM);
+    RKV_TRY(check_model(m, j.o, e));
     RKV_TRY(rkv_data_load(&j.data, jsonl_path, e));
     rkv_status s = start(&j, e);
     if (!s)
         s = run_all(&j, e);
-    rkv_resume_close(j.resume);
-    rkv_data_free(&j.data);
-    for (int i = 0; j.example && i < j.n_line; i++)
-        rkv_example_free(&j.example[i]);
-    rkv_mem_free(j.example);
-    rkv_mem_free(j.units);
-    rkv_mem_free(j.x);
+    end(&j);
     if (s) {
         rkv_table_free(j.table);
         return s;
