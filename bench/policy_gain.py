@@ -221,7 +221,7 @@ def run_model(a, out, lib, name, path):
     profile = lib.made("rkv_profile_load", str(profile_path).encode())
     policies, unknown = policies_of(a, model, profile)
     infeasible = {k: v for k, v in m.get("refused", {}).items() if tuple(k.split(" at ")) in policies}
-    m.update(tier=model.tier, refused={**unknown, **infeasible}, missing_signals=missing)
+    m.update(tier=model.tier, cpu=cpu_name(), refused={**unknown, **infeasible}, missing_signals=missing)
     # A prompt that lacks a policy, as an earlier build did not know it, is measured again.
     wanted = {pair for pair in policies if pair[0] != FULL and " at ".join(pair) not in infeasible}
     m["prompts"] = [r for r in m["prompts"] if wanted <= {(n, b) for n, by in r["kl"].items() for b in by}]
@@ -286,7 +286,7 @@ def main():
         return
     lib = library.find(a.rkv)
     here = {"command": "bench/policy_gain.py --data LONGBENCH -o bench/results/policy_gain.json NAME=MODEL...",
-            "cpu": cpu_name(), "version": lib.lib.rkv_version().decode()}
+            "version": lib.lib.rkv_version().decode()}
     if any(out.get(k) != v for k, v in here.items()):
         out = {**here, "models": {}}
     for entry in a.models:

@@ -88,7 +88,7 @@ class Meter:
         entry = out["models"].get(name)
         if not entry or entry["fingerprint"] != self.model.fingerprint:
             entry = out["models"][name] = {"file": pathlib.Path(path).name, "fingerprint": self.model.fingerprint,
-                                           "n_layer": self.model.n_layer, "tier": self.model.tier, "series": {},
+                                           "n_layer": self.model.n_layer, "series": {},
                                            "unknown": {}}
         self.series, self.unknown = entry["series"], entry["unknown"]
 
@@ -108,7 +108,8 @@ class Meter:
                     "prompts": hashlib.sha256(text.encode()).hexdigest()[:16]}
         old = self.series.get(name)
         if not old or old["settings"] != settings:
-            old = self.series[name] = {"settings": settings, "tried": [], "examples": [], "prompt_s": []}
+            old = self.series[name] = {"settings": settings, "tried": [], "examples": [], "prompt_s": [],
+                                        "tier": self.model.tier, "cpu": cpu_name()}
         key = hashlib.sha256(f"{self.model.fingerprint} {settings}".encode()).hexdigest()[:12]
         data, profile = self.a.work / f"{key}.jsonl", self.a.work / f"{key}.json"
         data.write_text(text, encoding="utf-8")
@@ -338,9 +339,9 @@ def main():
         with open(a.output, encoding="utf-8") as f:
             out = json.load(f)
     if not a.report:
-        version = subprocess.run([a.rkv, "--version"], capture_output=True, check=True).stdout.decode().strip()
+        version = subprocess.run([a.rkv, "--version"], capture_output=True, check=True).stdout.decode().split(",")[0]
         here = {"command": "bench/profile_study.py --data LONGBENCH -o bench/results/profile_study.json NAME=MODEL...",
-                "cpu": cpu_name(), "version": version}
+                "version": version}
         if any(out.get(k) != v for k, v in here.items()):
             out = {**here, "models": {}}
         try:

@@ -7,6 +7,8 @@ import json
 import pathlib
 import re
 
+from machine import cpus_of
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -63,9 +65,10 @@ def sweep(r):
 
 
 def study(r):
+    cpus = cpus_of(s for m in r["models"].values() for s in m["series"].values())
     out = [f"**What a profile says**: Spearman correlation over layers with the measured damage of keeping 10 % of one "
            f"layer (blend), with 95 % intervals over examples; of the estimated with the measured damage of single KV "
-           f"heads that keep 3, 10 and 30 %; and of two halves of the examples; {r['cpu']}; `bench/profile_study.py`. "
+           f"heads that keep 3, 10 and 30 %; and of two halves of the examples; {cpus}; `bench/profile_study.py`. "
            "RippleKV's authors report 0.799 for sensitivity and 0.359 for the layer index, on larger models.", "",
            "| model | layers | examples | sensitivity | local signal | layer index | random order | estimated curves | "
            "examples recommended |", "|---|---|---|---|---|---|---|---|---|"]
@@ -93,9 +96,14 @@ def study(r):
 def early_stop(r):
     out = [f"**Stopping early**: examples that `--until-stable` took, beside {max(m['examples'][1] for m in r['models'].values())} "
            f"fixed ones; {r['cpu']}; `bench/early_stop.py`.", "",
-           "| model | examples | share of the work | largest budget change, of the mean |", "|---|---|---|---|"]
-    return out + [f"| {name} | {m['examples'][0]} of {m['examples'][1]} | {m['work']:.2f} | "
-                  f"{100 * m['largest_budget_change']:.1f} % |" for name, m in r["models"].items()]
+           "| model | examples | share of the work | largest budget change, of the mean | widest interval, of the cap | "
+          "examples that ±2 % would take |", "|---|---|---|---|---|---|"]
+    for name, m in r["models"].items():
+        widest, used = m["widest_budget"][0], m["examples"][0]
+        more = f"some {used * (widest / 0.02) ** 2:.0f}" if widest > 0.02 else f"{used}"
+        out.append(f"| {name} | {used} of {m['examples'][1]} | {m['work']:.2f} | {100 * m['largest_budget_change']:.1f} % | "
+                   f"±{100 * widest:.1f} % | {more} |")
+    return out
 
 
 def kills(r):
@@ -103,7 +111,7 @@ def kills(r):
             f"moment; {r['cpu']}; `bench/kills.py`."]
 
 
-def compare(r):
+def compare(r, picture="speed"):
     tests = [(name, t) for name, m in r["models"].items() for t in m["tests"]]
     pairs = [pair.split(" / ") for _, t in tests for pair in t["ratios"]]
     peers = list(dict.fromkeys(peer for _, peer in pairs))
@@ -112,7 +120,7 @@ def compare(r):
            "`bench_ceilings` reached just before: f32 multiply-adds per second in prefill, bytes read per second in "
            "decode. Memory is the process's peak, beside what rkv planned for a prefill before it began (its own code comes "
            "on top). The last columns are speeds over the peers'.", "",
-           "![Tokens per second against context length](bench/results/speed.svg)", "",
+           f"![Tokens per second against context length](bench/results/{picture}.svg)", "",
            "| model | test | program | tokens/s | share | MiB | planned | " + " | ".join(f"over {p}" for p in peers) + " |",
            "|---" * (7 + len(peers)) + "|"]
     mib = lambda t, key, program: f"{t[key][program] / 2**20:.0f}" if program in t.get(key, {}) else ""
@@ -129,7 +137,7 @@ def compare(r):
 
 def gain(r):
     out = [f"**Quality at equal bytes**: mean KL to the full cache in nats over its own greedy answers, on prompts that the "
-           f"profile has not seen (LongBench), with 95 % intervals over prompts; {r['cpu']}; `bench/policy_gain.py`.", "",
+           f"profile has not seen (LongBench), with 95 % intervals over prompts; {cpus_of(r['models'].values())}; `bench/policy_gain.py`.", "",
            "![KL to the full cache against budget](bench/results/policy_gain.svg)"]
     for name, m in r["models"].items():
         budgets = list(dict.fromkeys(b for by in m["summary"].values() for b in by))
@@ -164,7 +172,8 @@ def lead(r):
 def main():
     parts = [f(r) for f, r in ((quickstart, load("quickstart")), (gain, load("policy_gain")), (accuracy, load("accuracy")),
                                (study, load("profile_study")), (sweep, load("sweep_cost")),
-                               (early_stop, load("early_stop")), (kills, load("kills")), (compare, load("compare"))) if r]
+                               (early_stop, load("early_stop")), (kills, load("kills")), (compare, load("compare")),
+                               (lambda r: compare(r, "speed_avx512"), load("compare_avx512"))) if r]
     text = "\n\n".join("\n".join(p) for p in parts)
     readme = HERE.parent / "README.md"
     old = readme.read_text(encoding="utf-8")

@@ -51,8 +51,8 @@
  * block_len. The bits of y[j][r] depend on row r and input j alone, so that inputs may be divided
  * over calls like rows. Sum tolerance, where a weight s code + o of a block format counts as the
  * terms s code and o. With block formats x may be rounded to 16 bits in blocks of 32: that adds at
- * most 2^-16 max(|x|, 2^-100) sum|w| per block. Calls with many rows are cheaper per row; weights
- * are read from memory once for every 8 inputs or more. */
+ * most 2^-15.99 max(|x|, 2^-100) sum|w| per block. Calls with many rows are cheaper per row;
+ * weights are read from memory once for every 8 inputs or more. */
 #define RKV_PROTO_matvec(name)                                                                     \
     void(name)(float *y, ptrdiff_t ldy, const void *w, ptrdiff_t w_stride, const float *x,         \
                ptrdiff_t ldx, int n_x, int n_out, int n_in)

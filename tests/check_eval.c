@@ -53,9 +53,15 @@ static void check_statistics(void)
           d.interval.high);
     CHECK(!memcmp(&d, &again, sizeof d) && back.mean == -d.mean && back.wins == d.losses &&
               d.wins + d.losses + d.ties == N && d.p < 1e-4, "%d %d %d", d.wins, d.losses, d.ties);
+    const rkv_paired few = rkv_pairs_compare(a, b, RKV_LEAST_PAIRS - 1, scratch, pick);
+    CHECK(rkv_paired_sign(&d) == 1 && rkv_paired_sign(&back) == -1, "they differ");
+    CHECK(few.mean > 0.0 && rkv_paired_sign(&few) == 0, "too few to tell");
+    CHECK(rkv_sign_test(RKV_LEAST_PAIRS, 0) < 0.05 && rkv_sign_test(RKV_LEAST_PAIRS - 1, 0) > 0.05,
+          "what few is");
     const rkv_paired same = rkv_pairs_compare(a, a, N, scratch, pick);
     CHECK(same.ties == N && same.p == 1.0 && same.interval.low == 0.0 && same.interval.high == 0.0,
           "equal sides");
+    CHECK(rkv_paired_sign(&same) == 0, "equal sides do not differ");
     CHECK(isnan(rkv_pairs_compare(a, b, 0, scratch, pick).mean), "no pair");
 }
 
@@ -328,10 +334,11 @@ static void check_shared_context(const rkv_model *m, const char *path)
     o.policy = list;
     o.n_policy = 2;
     o.protocol = 'A';
-    CHECK(!rkv_eval_run(&all, m, &o, RKV_EVAL_CSV, NULL, &e), "%s", e.text);
+    CHECK(!rkv_eval_run(&all, NULL, m, &o, RKV_EVAL_CSV, NULL, &e), "%s", e.text);
     o.n_shard = 3;
     for (o.shard = 1; o.shard <= 3; o.shard++)
-        CHECK(!rkv_eval_run(&part[o.shard - 1], m, &o, RKV_EVAL_JSON, NULL, &e), "%s", e.text);
+        CHECK(!rkv_eval_run(&part[o.shard - 1], NULL, m, &o, RKV_EVAL_JSON, NULL, &e), "%s",
+              e.text);
     double mean[2] = {0, 0};
     cJSON *parsed = NULL;
     for (int i = 0; i < 2 && part[i]; i++) {
@@ -368,13 +375,15 @@ static void check_failing_memory(const rkv_model *m, const char *path)
     const uint64_t before = rkv_mem_current();
     int tries = 0, done = 0;
     for (int k = 1; !done; k += 1 + k / 12, tries++) {
-        char *text = NULL;
+        char *text = NULL, *html = NULL;
         rkv_error e = {0};
         rkv_mem_fail_after(k);
-        const rkv_status s = rkv_eval_run(&text, m, &o, RKV_EVAL_TEXT, NULL, &e);
+        const rkv_status s = rkv_eval_run(&text, &html, m, &o, RKV_EVAL_TEXT, NULL, &e);
         rkv_mem_fail_after(0);
         done = !s;
+        CHECK(!s == !!text && !s == !!html, "allocation %d: both texts, or none", k);
         rkv_free(text);
+        rkv_free(html);
         CHECK(!s || s == RKV_E_MEM, "allocation %d: %s", k, e.text);
         CHECK(rkv_mem_current() == before, "allocation %d: %lld bytes are left", k,
               (long long)(rkv_mem_current() - before));

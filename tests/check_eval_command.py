@@ -31,6 +31,10 @@ def write_samples():
               "all_classes": ["an answer", "none"], "prompt_ids": [rng.randrange(1, 500) for _ in range(150)]}
              for i in range(16)]
     pathlib.Path("samples.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    many = [{**x, "id": f"{x['id']}-{i}", "prompt_ids": x["prompt_ids"][:140] + [1 + i]} for i in range(8) for x in lines]
+    pathlib.Path("many.jsonl").write_text("".join(json.dumps(x) + "\n" for x in many))
+    many[1]["max_gen"] = 500                    # rank 1 of two has it, and with -c 400 no room for it
+    pathlib.Path("room.jsonl").write_text("".join(json.dumps(x) + "\n" for x in many))
     words = "".join(f"Line {i} of a text that is long. " for i in range(20))
     asked = [{"id": f"a{i}", "task": "qasper", "max_gen": 8, "answers": ["x"], "context": words + str(i // 2),
               "input": f"What is {i}?"} for i in range(6)]
@@ -202,9 +206,9 @@ def check_resume():
 
 def check_interrupted():
     for name, more, what in (("with", ["--db", "stop.sqlite"], "same command again"), ("without", [], "--db FILE")):
-        p = start(*SLOW, *more)
+        p = start(*SLOW[:3], "--data", "many.jsonl", *POLICIES, *more)
         wait_for_work(p)
-        time.sleep(0.4)
+        time.sleep(0.3)
         began = time.monotonic()
         p.send_signal(signal.SIGINT)
         r = finish(p)
@@ -230,15 +234,33 @@ def check_parts():
     check(r.rc == FAILED and r.one_line() and "no-room.sqlite: " in r.err and not r.out, f"no room for results: {r}")
 
 
-def check_ranks():
-    if not shutil.which("mpirun") or SANITIZED:
-        return skip(1, "no mpirun, or a sanitizer")
+def ranks(n, *args):
+    """rkv by n ranks; None: it cannot be tried here."""
     env = environment({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self,vader"})
-    r = subprocess.run(["mpirun", "--oversubscribe", "-n", "3", RKV, *RUN, "--db", "ranks.sqlite", "--json"], env=env,
-                       capture_output=True)
-    if b"mpirun" in r.stderr and r.returncode and not r.stdout:
-        return skip(1, "mpirun cannot start processes")
-    check(r.returncode == 0 and r.stdout == good("alone", *RUN, "--json").out, f"three ranks: {r}")
+    p = subprocess.Popen(["mpirun", "--oversubscribe", "-n", str(n), RKV, *args], env=env, stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    r = finish(p, None)
+    return None if "mpirun" in r.err and r.rc and not r.out and "rkv: " not in r.err else r
+
+
+def check_ranks():
+    """Ranks share the samples; one that fails stops the others, and its line is the only one."""
+    if not shutil.which("mpirun") or SANITIZED:
+        return skip(4, "no mpirun, or a sanitizer")
+    r = ranks(3, *RUN, "--db", "ranks.sqlite", "--json", "--html", "ranks.html")
+    if r is None:
+        return skip(4, "mpirun cannot start processes")
+    check(r.rc == 0 and r.out == good("alone", *RUN, "--json", "--html", "alone.html").out, f"three ranks: {r}")
+    check(pathlib.Path("ranks.html").read_bytes() == pathlib.Path("alone.html").read_bytes(), "the same page")
+    r = ranks(2, *SLOW[:3], "--data", "room.jsonl", *POLICIES, "-c", "400", "--db", "room.sqlite", "--html", "room.html")
+    said = [x for x in r.err.splitlines() if x.startswith("rkv: ")]
+    check(r.rc == USAGE and not r.out and len(said) == 1 and all(x in said[0] for x in ("rank 1: ", "'s1-0'", "room")),
+          f"a sample that only rank 1 cannot measure: {r}")
+    check(len(rows("room.sqlite")) < 5 * 32 and not pathlib.Path("room.html").exists(),
+          f"the other rank stops: {len(rows('room.sqlite'))} rows of its {5 * 64}")
+    r = ranks(2, *RUN, "--db", "ranks2.sqlite", "--against", "nope")
+    said = [x for x in r.err.splitlines() if x.startswith("rkv: ")]
+    check(r.rc == USAGE and len(said) == 1 and "'nope'" in said[0], f"all ranks fail alike: {r}")
 
 
 def tests():

@@ -44,11 +44,12 @@ may kv base backend
 may model base file text backend
 may policy base backend kv
 may engine base file text backend kv model policy
-may profile base file text backend kv model policy engine
-may eval base file text backend kv model policy engine profile
+may report base
+may profile base file text backend kv model policy engine report
+may eval base file text backend kv model policy engine profile report
 may logits base
 for f in simd/*.[ch] simd/*/*.[ch]; do
-    if grep -qE '^#include "(base|file|text|backend|kv|model|policy|engine|profile|rkv)' "$f"; then
+    if grep -qE '^#include "(base|file|text|backend|kv|model|policy|engine|report|profile|rkv)' "$f"; then
         bad "$f includes something of src"; else ok; fi
     if grep -qE '\b(malloc|calloc|realloc|free)\(|#pragma omp' "$f"; then
         bad "$f allocates or starts threads"; else ok; fi

@@ -3,7 +3,6 @@
 #include "common.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,22 +136,33 @@ static int cannot_keep(const rkv_error *e, const opts *o)
     return n && e->status == RKV_E_IO && !strncmp(e->text, o->db, n) && e->text[n] == ':';
 }
 
-/* Prints what a call gave; its failure, with what to do after an interrupted one. */
-static int deliver(rkv_status bad, const rkv_error *e, char *text, const opts *o)
+/* A failure's line, with what to do after an interrupted run. Of several ranks the first tells. */
+static int say_failed(const settings *s, const rkv_error *e, const opts *o)
 {
     end_progress();
-    if (bad == RKV_E_CANCELLED) {
-        fprintf(stderr, "rkv: %s: %s\n", e->text,
-                o->db ? "finished samples are kept; run the same command again to go on"
-                      : "nothing was kept; with --db FILE.sqlite a run can be continued");
-        return EXIT_INTERRUPTED;
-    }
-    if (bad)
+    if (s->rank)
+        return exit_code(e);
+    if (e->status != RKV_E_CANCELLED)
         return cannot_keep(e, o) ? fail(e), EXIT_FAILED : fail(e);
+    fprintf(stderr, "rkv: %s: %s\n", e->text,
+            o->db ? "finished samples are kept; run the same command again to go on"
+                  : "nothing was kept; with --db FILE.sqlite a run can be continued");
+    return EXIT_INTERRUPTED;
+}
+
+/* Prints and saves what a run gave: a page that cannot be saved does not hide the numbers. */
+static int deliver(char *text, char *html, const opts *o)
+{
+    rkv_error e;
+    end_progress();
+    const int unsaved =
+        html && rkv_eval_save(o->html, html, strlen(html), &e) ? fail(&e) : 0;
     if (text)                   /* ranks above 0 have none */
         fputs(text, stdout);
     rkv_free(text);
-    return finish_stdout();
+    rkv_free(html);
+    const int lost = finish_stdout();
+    return unsaved ? unsaved : lost;
 }
 
 static int score_file(const opts *o)
@@ -176,25 +186,20 @@ static int write_samples(const settings *s, const rkv_model *m, const opts *o)
         return usage("eval: --write is for samples that --ruler or --needle makes");
     if (rkv_eval_write(&text, &n, m, &s->o, &e))
         return fail(&e);
-    FILE *f = fopen(o->write, "wb");
-    int bad = !f || fwrite(text, 1, n, f) != n;
-    if (f && fclose(f))
-        bad = 1;
+    const int code = rkv_eval_save(o->write, text, n, &e) ? fail(&e) : 0;
     rkv_free(text);
-    if (!bad)
-        return 0;
-    fprintf(stderr, "rkv: %s: cannot be written: %s\n", o->write, strerror(errno));
-    return EXIT_FAILED;
+    return code;
 }
 
 static int run(settings *s, const opts *o, const rkv_model *m)
 {
-    char *text = NULL;
+    char *text = NULL, *html = NULL;
     rkv_error e = {0};
     const int format = o->json ? RKV_EVAL_JSON : o->csv ? RKV_EVAL_CSV : RKV_EVAL_TEXT;
     catch_signals();
-    const rkv_status bad = rkv_eval_run(&text, m, &s->o, format, o->against, &e);
-    return deliver(bad, &e, text, o);
+    if (rkv_eval_run(&text, o->html ? &html : NULL, m, &s->o, format, o->against, &e))
+        return say_failed(s, &e, o);
+    return deliver(text, html, o);
 }
 
 /* Started by mpirun, the ranks share the samples through the database. */
@@ -214,24 +219,41 @@ static int join_ranks(settings *s, opts *with)
     return 0;
 }
 
-int cmd_eval(const opts *o)
+/* A page is of a run that measures; one that the environment names is for other calls. */
+static int check_html(opts *with)
+{
+    if (!with->html || (!with->score && !with->write))
+        return 0;
+    if (with->html != getenv("RIPPLEKV_HTML"))
+        return usage("eval: --html is of a comparison: not with --%s",
+                     with->score ? "score" : "write");
+    with->html = NULL;
+    return 0;
+}
+
+int cmd_eval(const opts *given)
 {
     rkv_model *m = NULL;
     settings s = {0};
-    opts with = *o;
-    if (o->score)
+    opts with = *given;
+    const opts *const o = &with;
+    int code = check_html(&with);
+    if (!code && o->score)
         return score_file(o);
-    int code = read_settings(&s, o);
+    if (!code)
+        code = read_settings(&s, o);
     if (!code)
         code = check_outputs(o);
     if (!code)
-        code = check_output(o->write ? o->write : o->db);
+        code = check_output(o->write ? o->write : o->html);
+    if (!code)
+        code = check_output(o->db);
     if (!code && !o->write)
         code = read_policies(&s, o);
     if (!code && !o->write && !o->shard)
         code = join_ranks(&s, &with);
     if (!code)
-        code = load_model(&m, &with);
+        code = load_model(&m, o);
     if (!code)
         code = o->write ? write_samples(&s, m, o) : run(&s, o, m);
     rkv_model_free(m);

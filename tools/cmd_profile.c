@@ -183,7 +183,7 @@ static int run_profile(const opts *o, const rkv_model *m, const settings *s)
     rkv_error e;
     const rkv_status bad = rkv_profile_run(&p, m, o->data, &s->o, &e);
     if (s->rank)                /* rank 0 tells, whatever it is */
-        return bad ? EXIT_FAILED : EXIT_OK;
+        return bad ? exit_code(&e) : EXIT_OK;
     return bad ? failed(&e, o) : deliver(p, &s->cost, o);
 }
 

@@ -16,7 +16,7 @@
 
 static volatile sig_atomic_t bar_shown;
 
-int fail(const rkv_error *e)
+int exit_code(const rkv_error *e)
 {
     static const struct {
         rkv_status status;
@@ -26,12 +26,17 @@ int fail(const rkv_error *e)
         {RKV_E_UNSUPPORTED, EXIT_INPUT}, {RKV_E_MISMATCH, EXIT_INPUT}, {RKV_E_MEM, EXIT_MEMORY},
         {RKV_E_CANCELLED, EXIT_INTERRUPTED}, {RKV_E_WRITE, EXIT_FAILED},
     };
-    end_progress();
-    fprintf(stderr, "rkv: %s\n", e->text);
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         if (codes[i].status == e->status)
             return codes[i].code;
     return EXIT_FAILED;
+}
+
+int fail(const rkv_error *e)
+{
+    end_progress();
+    fprintf(stderr, "rkv: %s\n", e->text);
+    return exit_code(e);
 }
 
 int usage(const char *format, ...)

@@ -16,6 +16,7 @@ enum {
     EXIT_INTERRUPTED = 130
 };
 
+int exit_code(const rkv_error *e);
 /* Prints the error's line on stderr and returns its exit code. */
 int fail(const rkv_error *e);
 /* One line on stderr; returns EXIT_USAGE. */

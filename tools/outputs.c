@@ -96,6 +96,8 @@ int check_outputs(const opts *o)
     }
     if (o->html && o->output && is_same_file(o->html, o->output))
         return also(&out[1], "the -o");
+    if (o->html && o->db && is_same_file(o->html, o->db))
+        return also(&out[1], "the --db");
     return 0;
 }
 

@@ -1,11 +1,9 @@
 /* matvec of block formats with AVX2, on x rounded to 16 bits: pairs of products are added as
  * integers (vpmaddwd), twice as many at a time as floats.
  *
- * Rows go one after the other: a thread then reads its share of the matrix as one stream, which the
- * memory system serves 1.5 times as fast as two or four rows at a time (measured, Zen 3). Two
- * groups of weights with a scale each share a register, one in either half, so that conversion and
- * scaling serve both. Weights meet x in the order in which bytes fall apart into words: those at
- * even places, then those at odd ones; x is rounded into that order once. */
+ * Two groups of weights with a scale each share a register, one in either half, so that conversion
+ * and scaling serve both. Weights meet x in the order in which bytes fall apart into words: those
+ * at even places, then those at odd ones; x is rounded into that order once. */
 #include "config.h"
 #include "kernels.h"
 
@@ -13,15 +11,9 @@
 
 #include "attr.h"
 #include "tmpl/codes.h"
+#include "tmpl/steps16.h"
 
-enum {
-    STEP = 256,   /* weights that share a call of scales */
-    COLS = 4096,  /* columns at a time: their x16 stays in the first-level cache */
-    AHEAD = 4096, /* bytes to prefetch ahead: covers memory latency */
-    INPUTS = 8,   /* inputs at a time: their x16 take 110 KB of stack */
-    BYTES_MAX = 34, /* of a small block */
-    TOP = 32767   /* largest code of x */
-};
+enum { TOP = 32767 }; /* largest code of x */
 
 /* x = scale code within every 32. A unit of weights is 64 or 32 of them, with a sum of products for
  * its first scale in the low four lanes and for its second in the high ones. */
@@ -46,9 +38,10 @@ typedef struct format {
     int width;        /* weights of a unit: 64, or 32 with a scale per 16 */
     order order;
     int offset, affine; /* what a code exceeds its value by; weights are s code + o */
-    /* Scales of n blocks, and minima, lane by lane: 0 2 4 6 1 3 5 7; those of 16 groups in two. */
-    void (*scales)(__m256 s[2], __m256 *o, const void *block, int n);
-    codes (*unit)(const void *block, int p);
+    /* Scales of n blocks, and minima, lane by lane: 0 2 4 6 1 3 5 7; those of 16 groups in two.
+     * have: as for dot_step in matvec16.h. */
+    void (*scales)(__m256 s[2], __m256 *o, const void *block, int n, int have);
+    codes (*unit)(const void *block, int p, int have);
 } format;
 
 /* ---- x ---- */
@@ -224,57 +217,62 @@ static inline codes of_table(__m256i v)
 
 /* Two small blocks, p of the pairs. */
 #define RKV_UNIT_PAIR(dt, codes_of_pair) \
-    static RKV_ALWAYS_INLINE codes unit_##dt(const void *block, int p) \
+    static RKV_ALWAYS_INLINE codes unit_##dt(const void *block, int p, int have) \
     { \
-        const rkv_##dt *b = (const rkv_##dt *)block + 2 * p; \
+        const rkv_##dt *a = (const rkv_##dt *)block + block_of(2 * p, have); \
+        const rkv_##dt *b = (const rkv_##dt *)block + block_of(2 * p + 1, have); \
         return codes_of_pair; \
     }
-RKV_UNIT_PAIR(q4_0, of_nibbles(two_blocks(b[0].qs, b[1].qs)))
-RKV_UNIT_PAIR(q4_1, of_nibbles(two_blocks(b[0].qs, b[1].qs)))
-RKV_UNIT_PAIR(q5_0, of_fifth(two_blocks(b[0].qs, b[1].qs), two_blocks(b[0].qh, b[1].qh)))
-RKV_UNIT_PAIR(q5_1, of_fifth(two_blocks(b[0].qs, b[1].qs), two_blocks(b[0].qh, b[1].qh)))
-RKV_UNIT_PAIR(q8_0, of_signed(two_blocks(b[0].qs, b[1].qs),
-                              two_blocks(b[0].qs + 16, b[1].qs + 16)))
-RKV_UNIT_PAIR(iq4_nl, of_table(two_blocks(b[0].qs, b[1].qs)))
+RKV_UNIT_PAIR(q4_0, of_nibbles(two_blocks(a->qs, b->qs)))
+RKV_UNIT_PAIR(q4_1, of_nibbles(two_blocks(a->qs, b->qs)))
+RKV_UNIT_PAIR(q5_0, of_fifth(two_blocks(a->qs, b->qs), two_blocks(a->qh, b->qh)))
+RKV_UNIT_PAIR(q5_1, of_fifth(two_blocks(a->qs, b->qs), two_blocks(a->qh, b->qh)))
+RKV_UNIT_PAIR(q8_0, of_signed(two_blocks(a->qs, b->qs), two_blocks(a->qs + 16, b->qs + 16)))
+RKV_UNIT_PAIR(iq4_nl, of_table(two_blocks(a->qs, b->qs)))
 
 /* Weights 64 p .. of a large block. */
-static RKV_ALWAYS_INLINE codes unit_iq4_xs(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_iq4_xs(const void *block, int p, int have)
 {
+    (void)have;
     const uint8_t *qs = ((const rkv_iq4_xs *)block)->qs + 32 * p;
     return of_table(two_blocks(qs, qs + 16));
 }
 
-static RKV_ALWAYS_INLINE codes unit_q4_k(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_q4_k(const void *block, int p, int have)
 {
+    (void)have;
     return of_nibbles(rkv_load32(((const rkv_q4_k *)block)->qs + 32 * p));
 }
 
-static RKV_ALWAYS_INLINE codes unit_q5_k(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_q5_k(const void *block, int p, int have)
 {
+    (void)have;
     return of_unsigned(rkv_q5_k_codes(block, p, 0), rkv_q5_k_codes(block, p, 1));
 }
 
 /* Weights 32 p .. of a large block; nothing in the second half. */
-static RKV_ALWAYS_INLINE codes unit_q3_k(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_q3_k(const void *block, int p, int have)
 {
+    (void)have;
     return of_unsigned(rkv_q3_k_codes(block, p / 4, p % 4), _mm256_setzero_si256());
 }
 
-static RKV_ALWAYS_INLINE codes unit_q6_k(const void *block, int p)
+static RKV_ALWAYS_INLINE codes unit_q6_k(const void *block, int p, int have)
 {
+    (void)have;
     return of_unsigned(rkv_q6_k_codes(block, p / 4, p % 4), _mm256_setzero_si256());
 }
 
 /* ---- scales ---- */
 
-/* The numbers of binary16 at the same place of n blocks, lane by lane; 0 where there is none. */
-static RKV_ALWAYS_INLINE __m256 half_lanes(const void *first, int bytes, const int n)
+/* The numbers of binary16 at the same place of n blocks, lane by lane; 0 from there on. */
+static RKV_ALWAYS_INLINE __m256 half_lanes(const void *first, int bytes, const int n, int have)
 {
     const uint8_t *b = first;
     uint64_t lane[2] = {0, 0};
     RKV_UNROLL(8)
     for (int i = 0; i < n; i++)
-        lane[i % 2] |= (uint64_t)rkv_u16_at(b + i * bytes) << 16 * (i / 2);
+        lane[i % 2] |= (uint64_t)rkv_u16_at(b + block_of(i, have) * bytes) << 16 * (i / 2);
     /* In integer registers, of which there are plenty: gcc would shuffle vectors. */
     __asm__("" : "+r"(lane[0]), "+r"(lane[1]));
     return _mm256_cvtph_ps(_mm_set_epi64x((long long)lane[1], (long long)lane[0]));
@@ -297,16 +295,18 @@ static inline __m256 half_all(const uint8_t *p)
 }
 
 #define RKV_SMALL_SCALES(dt) \
-    static RKV_ALWAYS_INLINE void scales_##dt(__m256 s[2], __m256 *o, const void *block, int n) \
+    static RKV_ALWAYS_INLINE void scales_##dt(__m256 s[2], __m256 *o, const void *block, int n, \
+                                              int have) \
     { \
         (void)o; \
-        s[0] = half_lanes(block, (int)sizeof(rkv_##dt), n); \
+        s[0] = half_lanes(block, (int)sizeof(rkv_##dt), n, have); \
     }
 #define RKV_SMALL_PAIRS(dt) \
-    static RKV_ALWAYS_INLINE void scales_##dt(__m256 s[2], __m256 *o, const void *block, int n) \
+    static RKV_ALWAYS_INLINE void scales_##dt(__m256 s[2], __m256 *o, const void *block, int n, \
+                                              int have) \
     { \
-        s[0] = half_lanes(((const rkv_##dt *)block)->d, (int)sizeof(rkv_##dt), n); \
-        *o = half_lanes(((const rkv_##dt *)block)->m, (int)sizeof(rkv_##dt), n); \
+        s[0] = half_lanes(((const rkv_##dt *)block)->d, (int)sizeof(rkv_##dt), n, have); \
+        *o = half_lanes(((const rkv_##dt *)block)->m, (int)sizeof(rkv_##dt), n, have); \
     }
 RKV_SMALL_SCALES(q4_0)
 RKV_SMALL_PAIRS(q4_1)
@@ -315,10 +315,11 @@ RKV_SMALL_PAIRS(q5_1)
 RKV_SMALL_SCALES(q8_0)
 RKV_SMALL_SCALES(iq4_nl)
 
-static RKV_ALWAYS_INLINE void scales_q4_k(__m256 s[2], __m256 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_q4_k(__m256 s[2], __m256 *o, const void *block, int n,
+                                          int have)
 {
     const rkv_q4_k *b = block;
-    (void)n;
+    (void)n, (void)have;
     const __m256i v = _mm256_broadcastsi128_si256(rkv_q4_k_scale_bytes(b));
     s[0] = _mm256_mul_ps(half_all(b->d), byte_lanes(v, 0));
     *o = _mm256_mul_ps(half_all(b->dmin), byte_lanes(v, 8));
@@ -326,9 +327,10 @@ static RKV_ALWAYS_INLINE void scales_q4_k(__m256 s[2], __m256 *o, const void *bl
 }
 
 /* The same scales come first. */
-static RKV_ALWAYS_INLINE void scales_q5_k(__m256 s[2], __m256 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_q5_k(__m256 s[2], __m256 *o, const void *block, int n,
+                                          int have)
 {
-    scales_q4_k(s, o, block, n);
+    scales_q4_k(s, o, block, n, have);
 }
 
 static RKV_ALWAYS_INLINE void scales_16(__m256 s[2], const uint8_t *d, __m128i bytes)
@@ -338,34 +340,32 @@ static RKV_ALWAYS_INLINE void scales_16(__m256 s[2], const uint8_t *d, __m128i b
     s[1] = _mm256_mul_ps(half_all(d), byte_lanes(v, 8));
 }
 
-static RKV_ALWAYS_INLINE void scales_q3_k(__m256 s[2], __m256 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_q3_k(__m256 s[2], __m256 *o, const void *block, int n,
+                                          int have)
 {
     const rkv_q3_k *b = block;
-    (void)o, (void)n;
+    (void)o, (void)n, (void)have;
     scales_16(s, b->d, rkv_q3_k_scale_bytes(b));
 }
 
-static RKV_ALWAYS_INLINE void scales_q6_k(__m256 s[2], __m256 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_q6_k(__m256 s[2], __m256 *o, const void *block, int n,
+                                          int have)
 {
     const rkv_q6_k *b = block;
-    (void)o, (void)n;
+    (void)o, (void)n, (void)have;
     scales_16(s, b->d, rkv_load16(b->scales));
 }
 
-static RKV_ALWAYS_INLINE void scales_iq4_xs(__m256 s[2], __m256 *o, const void *block, int n)
+static RKV_ALWAYS_INLINE void scales_iq4_xs(__m256 s[2], __m256 *o, const void *block, int n,
+                                            int have)
 {
     const rkv_iq4_xs *b = block;
-    (void)o, (void)n;
+    (void)o, (void)n, (void)have;
     const __m256i v = _mm256_broadcastsi128_si256(rkv_iq4_xs_scale_bytes(b));
     s[0] = _mm256_mul_ps(half_all(b->d), byte_lanes(v, 0));
 }
 
 /* ---- products ---- */
-
-static RKV_ALWAYS_INLINE int step_bytes(const format *f)
-{
-    return f->small ? STEP / 32 * f->bytes : f->bytes;
-}
 
 /* Lane p of either half of v in all lanes of that half. */
 static RKV_ALWAYS_INLINE __m256 spread(__m256 v, int p)
@@ -400,13 +400,23 @@ typedef struct sums {
     __m256 v[INPUTS][2];
 } sums;
 
-/* acc += n weights of a step times n_x inputs from column i0 on; n: STEP or half of it. */
+static RKV_ALWAYS_INLINE void start(sums *acc, int j)
+{
+    acc->v[j][0] = acc->v[j][1] = _mm256_setzero_ps();
+}
+
+static RKV_ALWAYS_INLINE float total(const format *f, const sums *acc, int j)
+{
+    (void)f;
+    return v_sum(_mm256_add_ps(acc->v[j][0], acc->v[j][1]));
+}
+
 static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *block, const x16 *x,
-                                       const int n_x, int i0, const int n)
+                                       const int n_x, int i0, const int n, int have)
 {
     __m256 s[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, o = _mm256_setzero_ps();
     __m256 by[INPUTS][2];
-    f->scales(s, &o, block, n / 32);
+    f->scales(s, &o, block, n / 32, have);
     RKV_UNROLL(8)
     for (int j = 0; j < n_x; j++) {
         const __m256 xs = _mm256_load_ps(x[j].scale + i0 / 32);
@@ -423,7 +433,7 @@ static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *b
     const int n_unit = n / f->width;
     RKV_UNROLL(8)
     for (int p = 0; p < n_unit; p++) {
-        const codes w = f->unit(block, p);
+        const codes w = f->unit(block, p, have);
         RKV_UNROLL(8)
         for (int j = 0; j < n_x; j++) {
             __m256i sum = dot_unit(f, &w, x[j].code + i0 + p * f->width);
@@ -435,75 +445,7 @@ static RKV_ALWAYS_INLINE void dot_step(const format *f, sums *acc, const char *b
     }
 }
 
-/* n weights of small blocks, with zero blocks behind them up to `whole` weights. */
-static RKV_ALWAYS_INLINE const char *filled_up(const format *f, char *room, const char *block,
-                                               int n, int whole)
-{
-    const size_t have = (size_t)(n / 32 * f->bytes), want = (size_t)(whole / 32 * f->bytes);
-    if (have == want)
-        return block;
-    memcpy(room, block, have);
-    memset(room + have, 0, want - have);
-    return room;
-}
-
-/* y[j ldy] += a row times n columns of x[j], j < n_x. What lies AHEAD behind a step is usually a
- * later part of the row or a following row; to ask for it is harmless where there is none. */
-static RKV_ALWAYS_INLINE void row(const format *f, float *y, ptrdiff_t ldy, const char *block,
-                                  const x16 *x, const int n_x, int n)
-{
-    sums acc;
-    int i = 0;
-    RKV_UNROLL(8)
-    for (int j = 0; j < n_x; j++)
-        acc.v[j][0] = acc.v[j][1] = _mm256_setzero_ps();
-    for (; n - i >= STEP; i += STEP, block += step_bytes(f)) {
-        const uintptr_t at = (uintptr_t)block + AHEAD;
-        RKV_UNROLL(8)
-        for (int b = 0; b < step_bytes(f); b += 64)
-            _mm_prefetch((const char *)(at + (uintptr_t)b), _MM_HINT_T0);
-        dot_step(f, &acc, block, x, n_x, i, STEP);
-    }
-    if (f->small && i < n) {
-        char rest[STEP / 32 * BYTES_MAX];
-        if (n - i > STEP / 2)
-            dot_step(f, &acc, filled_up(f, rest, block, n - i, STEP), x, n_x, i, STEP);
-        else
-            dot_step(f, &acc, filled_up(f, rest, block, n - i, STEP / 2), x, n_x, i, STEP / 2);
-    }
-    RKV_UNROLL(8)
-    for (int j = 0; j < n_x; j++)
-        y[j * ldy] += v_sum(_mm256_add_ps(acc.v[j][0], acc.v[j][1]));
-}
-
-/* All inputs go through a row while it is in the first-level cache, FEW at a time through the codes
- * of a unit. */
-static RKV_ALWAYS_INLINE void matvec16(const format *f, float *y, ptrdiff_t ldy, const void *w,
-                                       ptrdiff_t w_stride, const float *x, ptrdiff_t ldx, int n_x,
-                                       int n_out, int n_in)
-{
-    enum { FEW = 4 };
-    x16 part[INPUTS];
-    for (int j = 0; j < n_x; j++)
-        memset(y + j * ldy, 0, (size_t)(n_out > 0 ? n_out : 0) * sizeof *y);
-    for (int j0 = 0; j0 < n_x; j0 += INPUTS) {
-        const int n_part = n_x - j0 < INPUTS ? n_x - j0 : INPUTS;
-        for (int i0 = 0; i0 < n_in; i0 += COLS) {
-            const int n = n_in - i0 < COLS ? n_in - i0 : COLS;
-            const char *block = (const char *)w + (ptrdiff_t)(i0 / STEP) * step_bytes(f);
-            for (int j = 0; j < n_part; j++)
-                round_x(f, &part[j], x + (j0 + j) * ldx + i0, n);
-            for (int r = 0; r < n_out; r++, block += w_stride) {
-                float *to = y + j0 * ldy + r;
-                int j = 0;
-                for (; j + FEW <= n_part; j += FEW)
-                    row(f, to + j * ldy, ldy, block, part + j, FEW, n);
-                for (; j < n_part; j++)
-                    row(f, to + j * ldy, ldy, block, part + j, 1, n);
-            }
-        }
-    }
-}
+#include "tmpl/matvec16.h"
 
 #define RKV_MATVEC16(dt, small, width, order, offset, affine) \
     static const format format_##dt = {(int)sizeof(rkv_##dt), small, width, order, offset, affine, \

@@ -1,10 +1,13 @@
-/* unpack and matvec of every weight format with AVX-512. */
+/* unpack of every weight format with AVX-512, and matvec of plain numbers and q2_k: for the others
+ * matvec of the avx2 tier is faster here, too, where there is no VNNI (integers of 16 bits against
+ * floats; measured, Zen 5). */
 #include "config.h"
 #include "kernels.h"
 
 #include "vec/vec_avx512.h"
 
 #define RKV_TIER(kernel) rkv_##kernel##_avx512
+#define RKV_BLOCK_MATVEC(dt)
 #include "tmpl/weights.h"
 
 /* 16 bytes as numbers. */
@@ -146,3 +149,4 @@ RKV_LARGE(q5_k, 176, 64, 32, RKV_AFFINE, rkv_q4_k_scales)
 RKV_LARGE(q6_k, 210, 128, 16, RKV_SCALE, rkv_q6_k_scales)
 RKV_SMALL(iq4_nl, 18, RKV_WEIGHT, rkv_small_scales)
 RKV_LARGE(iq4_xs, 136, 32, 32, RKV_WEIGHT, rkv_iq4_xs_scales)
+RKV_MATVEC(q2_k)

@@ -52,3 +52,10 @@ rkv_paired rkv_pairs_compare(const double *a, const double *b, int n, double *sc
     p.p = rkv_sign_test(p.wins, p.losses);
     return p;
 }
+
+int rkv_paired_sign(const rkv_paired *p)
+{
+    if (p->n < RKV_LEAST_PAIRS)
+        return 0;
+    return (p->interval.low > 0.0) - (p->interval.high < 0.0);
+}

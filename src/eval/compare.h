@@ -5,6 +5,9 @@
 
 #include "profile/stats.h"
 
+/* With fewer pairs no sign test can reach p < 0.05, and resampling draws too narrow intervals. */
+enum { RKV_LEAST_PAIRS = 6 };
+
 typedef struct rkv_paired {
     int n, wins, losses, ties;  /* a > b, a < b, equal */
     double mean;                /* of a - b; NaN for n = 0 */
@@ -14,6 +17,10 @@ typedef struct rkv_paired {
 
 /* a[n] beside b[n]. scratch: n + RKV_RESAMPLES doubles; pick: n. */
 rkv_paired rkv_pairs_compare(const double *a, const double *b, int n, double *scratch, int *pick);
+
+/* Whether a and b differ: the sign of a - b when the interval excludes 0; 0: it does not, or there
+ * are fewer than RKV_LEAST_PAIRS pairs. */
+int rkv_paired_sign(const rkv_paired *p);
 
 /* 95 % interval of the mean of x[n], n >= 1, samples resampled. scratch: RKV_RESAMPLES. */
 rkv_interval rkv_mean_interval(const double *x, int n, double *scratch, int *pick);

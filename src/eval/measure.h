@@ -44,12 +44,15 @@ rkv_status rkv_eval_measure(rkv_eval_row *row, const rkv_sample *x, const rkv_ev
 /* All rows of a run: [n][1 + n_policy], as rows of rkv_eval_measure; and the lines of it. */
 typedef struct rkv_eval_result {
     const rkv_eval_options *o;
-    const rkv_model_info *model;
+    const rkv_model *m;
     const rkv_samples *samples;
     rkv_eval_row *row;
     const char *against;
 } rkv_eval_result;
 
-rkv_status rkv_eval_report(char **text, const rkv_eval_result *r, int format, rkv_error *e);
+/* html: the same numbers as a page; NULL: not asked. RKV_E_MEM; RKV_E_FORMAT: a row's layers, which
+ * may come from a damaged store. */
+rkv_status rkv_eval_report(char **text, char **html, const rkv_eval_result *r, int format,
+                           rkv_error *e);
 
 #endif

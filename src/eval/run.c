@@ -11,13 +11,17 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "eval/made.h"
+#include "eval/report.h"
 #include "eval/store.h"
 #include "policy/policy.h"
 #include "profile/world.h"
 
 typedef struct run {
     const rkv_model *m;
-    const rkv_eval_options *o;
+    const rkv_eval_options *o;  /* asked, with the part of this rank */
+    const rkv_eval_options *asked;
+    const char *against;
+    const rkv_world *world;
     rkv_samples samples;
     rkv_eval_row *row;          /* [n][n_column] */
     rkv_store *store;
@@ -41,8 +45,21 @@ static rkv_status check_policies(const rkv_model *m, const rkv_eval_options *o, 
     return RKV_OK;
 }
 
-static rkv_status check(const rkv_model *m, const rkv_eval_options *o, rkv_error *e)
+/* The policy that others are compared with is measured. */
+static int is_there(const rkv_eval_options *o, const char *against)
 {
+    for (int c = 0; c <= o->n_policy; c++)
+        if (rkv_eval_against(o, against, c) >= 0)
+            return 1;
+    return 0;
+}
+
+static rkv_status check(const rkv_model *m, const rkv_eval_options *o, const char *against,
+                        rkv_error *e)
+{
+    if (against && !is_there(o, against))
+        return rkv_fail(e, RKV_E_ARG, "against '%.60s': not among the policies and budgets of "
+                        "this run", against);
     if (o->protocol != 'Q' && o->protocol != 'A')
         return rkv_fail(e, RKV_E_ARG, "protocol '%c', expected Q or A", o->protocol);
     if (o->shard < 0 || o->shard > o->n_shard)
@@ -253,6 +270,7 @@ static rkv_status measure_all(run *r, rkv_error *e)
 
 static rkv_status run_all(run *r, rkv_error *e)
 {
+    RKV_TRY(check(r->m, r->o, r->against, e));
     RKV_TRY(load(&r->samples, r->m, r->o, e));
     r->row = rkv_mem_calloc(rkv_mem_product((size_t)r->samples.n, (size_t)r->n_column),
                             sizeof *r->row);
@@ -263,41 +281,57 @@ static rkv_status run_all(run *r, rkv_error *e)
     return measure_all(r, e);
 }
 
-/* Each rank measures a part; when all are done, the first finds everything in the store. */
-static rkv_status run_ranks(run *r, const rkv_world *world, rkv_eval_options *o, rkv_error *e)
+/* Progress of a rank, which ends when another one has given up. */
+static int progress(void *ctx, const char *phase, int64_t done, int64_t total)
 {
-    if (world->size > 1) {
-        o->shard = world->rank + 1;
-        o->n_shard = world->size;
-    }
-    rkv_status s = run_all(r, e);
-    if (world->size == 1)
-        return s;
-    s = rkv_world_agree(world, s, e);
-    return s || world->rank ? s : read_store(r, e);
+    const run *r = ctx;
+    return rkv_world_failed(r->world) ||
+           (r->asked->progress && r->asked->progress(r->asked->progress_ctx, phase, done, total));
 }
 
-rkv_status rkv_eval_run(char **text, const rkv_model *m, const rkv_eval_options *o, int format,
-                        const char *against, rkv_error *e)
+/* Each rank measures a part; when all are done, the first finds everything in the store. */
+static rkv_status run_ranks(run *r, rkv_eval_options *o, rkv_error *e)
+{
+    if (r->world->size == 1)
+        return run_all(r, e);
+    o->shard = r->world->rank + 1;
+    o->n_shard = r->world->size;
+    o->progress = progress;
+    o->progress_ctx = r;
+    rkv_status s = run_all(r, e);
+    if (s && !rkv_world_failed(r->world))
+        rkv_world_fail(r->world);
+    s = rkv_world_agree(r->world, s, e);
+    return s || r->world->rank ? s : read_store(r, e);
+}
+
+rkv_status rkv_eval_run(char **text, char **html, const rkv_model *m, const rkv_eval_options *o,
+                        int format, const char *against, rkv_error *e)
 {
     rkv_eval_options mine = *o;
     rkv_world world = {.size = 1};
-    run r = {.m = m, .o = &mine, .n_column = 1 + o->n_policy,
-             .n_vocab = rkv_model_get_info(m)->n_vocab};
-    RKV_TRY(check(m, o, e));
+    run r = {.m = m, .o = &mine, .asked = o, .against = against, .world = &world,
+             .n_column = 1 + o->n_policy, .n_vocab = rkv_model_get_info(m)->n_vocab};
+    *text = NULL;
+    if (html)
+        *html = NULL;
     if (o->ranks)
         RKV_TRY(rkv_world_open(&world, e));
-    rkv_status s = run_ranks(&r, &world, &mine, e);
-    *text = NULL;
-    const rkv_eval_result result = {o, rkv_model_get_info(m), &r.samples, r.row, against};
+    rkv_status s = run_ranks(&r, &mine, e);
+    const rkv_eval_result result = {o, m, &r.samples, r.row, against};
     if (!s && !world.rank)
-        s = rkv_eval_report(text, &result, format, e);
+        s = rkv_eval_report(text, html, &result, format, e);
     for (int i = 0; r.row && i < r.samples.n * r.n_column; i++)
         rkv_eval_row_free(&r.row[i]);
     rkv_mem_free(r.row);
     rkv_samples_free(&r.samples);
     rkv_store_close(r.store);
     return s;
+}
+
+rkv_status rkv_eval_save(const char *path, const char *text, size_t n, rkv_error *e)
+{
+    return rkv_file_replace(path, text, n, e);
 }
 
 /* ---- stored predictions ---- */

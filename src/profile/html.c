@@ -5,60 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "profile/svg.h"
-
-static const char page_start[] =
-    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-    "<meta name=\"color-scheme\" content=\"light dark\"/>\n<style>\n"
-    ":root { --ink: #1b222c; --dim: #566070; --paper: #ffffff; --grid: #dde2e8;\n"
-    "  --a: #1f5fa8; --b: #bf5412; --c: #2a7a4b; }\n"
-    "@media (prefers-color-scheme: dark) {\n"
-    "  :root { --ink: #e6eaf0; --dim: #a3adba; --paper: #14181e; --grid: #323a45;\n"
-    "    --a: #6fb0f2; --b: #f2a066; --c: #74cb98; } }\n"
-    "body { background: var(--paper); color: var(--ink); margin: 24px auto; max-width: 1112px;\n"
-    "  padding: 0 16px; font: 15px/1.5 system-ui, sans-serif; }\n"
-    "h1 { font-size: 24px; overflow-wrap: anywhere; } h2 { font-size: 18px; margin-top: 36px; }\n"
-    "table { border-collapse: collapse; font-size: 14px; margin-bottom: 20px; }\n"
-    "th, td { border-bottom: 1px solid var(--grid); padding: 3px 14px 3px 0; text-align: right; }\n"
-    "th:first-child, td:first-child { text-align: left; } th { font-weight: 600; }\n"
-    ".facts td { text-align: left; overflow-wrap: anywhere; }\n"
-    ".facts td:first-child { color: var(--dim); white-space: nowrap; vertical-align: top; }\n"
-    ".wide { overflow-x: auto; } .dim { color: var(--dim); }\n"
-    "svg { display: block; max-width: 100%; height: auto; }\n"
-    "svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }\n"
-    "svg text.dim { fill: var(--dim); } svg text.small { font-size: 11px; }\n"
-    "svg text.head { font-size: 13px; font-weight: 600; }\n"
-    "svg text.end { text-anchor: end; } svg text.mid { text-anchor: middle; }\n"
-    ".a { fill: var(--a); } .b { fill: var(--b); } .c { fill: var(--c); }\n"
-    ".sa { stroke: var(--a); stroke-width: 2; } .sb { stroke: var(--b); stroke-width: 2; }\n"
-    ".sc { stroke: var(--c); stroke-width: 2; } .thin { stroke-width: 1; }\n"
-    ".grid { stroke: var(--grid); } .whisker { stroke: var(--ink); }\n"
-    ".cap { stroke: var(--dim); stroke-dasharray: 4 3; }\n"
-    ".band { fill: var(--grid); }\n"
-    ".out { stroke: var(--grid); stroke-dasharray: 3 3; }\n"
-    ".key { display: inline-block; width: 11px; height: 11px; border-radius: 6px; }\n"
-    ".ka { background: var(--a); } .kb { background: var(--b); } .kc { background: var(--c); }\n"
-    "</style>\n<title>Profile of ";
+#include "report/page.h"
 
 /* ---- what it was made of ---- */
-
-static void fact(rkv_text *t, const char *name, const char *value)
-{
-    rkv_text_printf(t, "<tr><td>%s</td><td>", name);
-    rkv_html_text(t, value ? value : "not recorded");
-    rkv_text_printf(t, "</td></tr>\n");
-}
-
-static void begin_fact(rkv_text *t, const char *name)
-{
-    rkv_text_printf(t, "<tr><td>%s</td><td>", name);
-}
-
-static void end_fact(rkv_text *t)
-{
-    rkv_text_printf(t, "</td></tr>\n");
-}
 
 static int n_outside(const rkv_profile *p)
 {
@@ -70,20 +19,20 @@ static int n_outside(const rkv_profile *p)
 
 static void put_model(rkv_text *t, const rkv_profile *p)
 {
-    fact(t, "Quantization", p->quantization);
-    fact(t, "Architecture", p->arch);
-    fact(t, "Fingerprint", p->fingerprint);
-    begin_fact(t, "Layers");
+    rkv_page_fact(t, "Quantization", p->quantization);
+    rkv_page_fact(t, "Architecture", p->arch);
+    rkv_page_fact(t, "Fingerprint", p->fingerprint);
+    rkv_page_begin_fact(t, "Layers");
     rkv_text_printf(t, "%d", p->n_layer);
     if (n_outside(p))
         rkv_text_printf(t, ", of them %d with a sliding window: outside every budget",
                         n_outside(p));
     if (p->n_kv_head)
         rkv_text_printf(t, "; %d KV head%s each", p->n_kv_head, p->n_kv_head == 1 ? "" : "s");
-    end_fact(t);
+    rkv_page_end_fact(t);
     if (!p->rope_scaling)
         return;
-    begin_fact(t, "RoPE");
+    rkv_page_begin_fact(t, "RoPE");
     rkv_text_printf(t, "base ");
     rkv_text_number(t, p->rope_base);
     rkv_text_printf(t, ", scaling ");
@@ -92,66 +41,63 @@ static void put_model(rkv_text *t, const rkv_profile *p)
         rkv_text_printf(t, " by ");
         rkv_text_number(t, p->rope_factor);
     }
-    end_fact(t);
+    rkv_page_end_fact(t);
 }
 
 static void put_examples(rkv_text *t, const rkv_profile *p)
 {
-    begin_fact(t, "Examples");
+    rkv_page_begin_fact(t, "Examples");
     rkv_text_printf(t, "%d used, %lld answer tokens", p->n_example, (long long)p->n_position);
     if (p->n_skipped_short)
         rkv_text_printf(t, "; %d skipped for a short answer", p->n_skipped_short);
     if (p->n_skipped_long)
         rkv_text_printf(t, "; %d skipped for a long prompt", p->n_skipped_long);
-    end_fact(t);
-    begin_fact(t, "Data");
+    rkv_page_end_fact(t);
+    rkv_page_begin_fact(t, "Data");
     if (p->data_hash)
         rkv_text_printf(t, "file with hash %016llx", (unsigned long long)p->data_hash);
     else
         rkv_text_printf(t, "not recorded");
     if (p->n_ctx)
         rkv_text_printf(t, ", prompts up to %d tokens", p->n_ctx);
-    end_fact(t);
+    rkv_page_end_fact(t);
 }
 
 static void put_settings(rkv_text *t, const rkv_profile *p)
 {
     char signals[128];
-    begin_fact(t, "Answers");
+    rkv_page_begin_fact(t, "Answers");
     rkv_text_printf(t, "%s, up to %d tokens",
                     p->from_answers ? "those of the data" : "the model's own greedy ones",
                     p->n_response);
-    end_fact(t);
-    begin_fact(t, "Noise");
+    rkv_page_end_fact(t);
+    rkv_page_begin_fact(t, "Noise");
     rkv_text_printf(t, "sigma ");
     rkv_text_number(t, p->noise);
     rkv_text_printf(t, ", %d seed%s", p->n_seed, p->n_seed == 1 ? "" : "s");
-    end_fact(t);
+    rkv_page_end_fact(t);
     rkv_signals_print(signals, p->signals);
-    fact(t, "Signals", signals);
+    rkv_page_fact(t, "Signals", signals);
     if (p->selector) {
-        begin_fact(t, "Damage");
+        rkv_page_begin_fact(t, "Damage");
         rkv_text_printf(t, "selector ");
         rkv_html_text(t, p->selector);
         rkv_text_printf(t, ", ");
         rkv_html_number(t, 100.0 * p->damage_budget);
         rkv_text_printf(t, " %% of the prompt kept");
-        end_fact(t);
+        rkv_page_end_fact(t);
     }
-    begin_fact(t, "Kernels");
+    rkv_page_begin_fact(t, "Kernels");
     rkv_html_text(t, p->tier);
     rkv_text_printf(t, ", products in ");
     rkv_html_text(t, p->arithmetic ? p->arithmetic : "a type that is not recorded");
-    end_fact(t);
+    rkv_page_end_fact(t);
 }
 
 static void put_head(rkv_text *t, const rkv_profile *p)
 {
-    rkv_text_add(t, page_start, sizeof page_start - 1);
-    rkv_html_text(t, p->model_name);
-    rkv_text_printf(t, "</title>\n</head>\n<body>\n<h1>Profile of ");
-    rkv_html_text(t, p->model_name);
-    rkv_text_printf(t, "</h1>\n<table class=\"facts\">\n");
+    rkv_page_begin(t, "Profile of ", p->model_name);
+    rkv_text_printf(t, "<table class=\"facts\">\n");
     put_model(t, p);
     put_examples(t, p);
     put_settings(t, p);
@@ -159,24 +105,6 @@ static void put_head(rkv_text *t, const rkv_profile *p)
 }
 
 /* ---- layers ---- */
-
-static void put_cell(rkv_text *t, double v)
-{
-    rkv_text_printf(t, "<td>");
-    rkv_html_number(t, v);
-    rkv_text_printf(t, "</td>");
-}
-
-static void put_range(rkv_text *t, double low, double high)
-{
-    rkv_text_printf(t, "<td>");
-    rkv_html_number(t, low);
-    if (!isnan(low)) {
-        rkv_text_printf(t, " to ");
-        rkv_html_number(t, high);
-    }
-    rkv_text_printf(t, "</td>");
-}
 
 static void put_numbers(rkv_text *t, const rkv_profile *p)
 {
@@ -193,16 +121,16 @@ static void put_numbers(rkv_text *t, const rkv_profile *p)
             continue;
         }
         const rkv_estimate s = rkv_signal_estimate(&p->sensitivity[l], p->n_example);
-        put_cell(t, s.mean);
-        put_range(t, s.low, s.high);
-        put_range(t, c->rank_low, c->rank_high);
-        put_cell(t, c->budget);
-        put_range(t, c->budget_low, c->budget_high);
+        rkv_page_cell(t, s.mean);
+        rkv_page_range_cell(t, s.low, s.high);
+        rkv_page_range_cell(t, c->rank_low, c->rank_high);
+        rkv_page_cell(t, c->budget);
+        rkv_page_range_cell(t, c->budget_low, c->budget_high);
         if (p->extra[RKV_EXTRA_DAMAGE]) {
             const rkv_estimate d =
                 rkv_signal_estimate(&p->extra[RKV_EXTRA_DAMAGE][l], p->n_example);
-            put_cell(t, d.mean);
-            put_range(t, d.low, d.high);
+            rkv_page_cell(t, d.mean);
+            rkv_page_range_cell(t, d.low, d.high);
         }
         rkv_text_printf(t, "</tr>\n");
     }
@@ -243,7 +171,7 @@ static void put_spearman(rkv_text *t, const rkv_diagnostics *d)
             continue;
         rkv_text_printf(t, "<tr><td>%s</td>", rkv_order_name[i]);
         for (int j = 0; j < RKV_ORDER_COUNT; j++)
-            put_cell(t, d->spearman[i][j]);
+            rkv_page_cell(t, d->spearman[i][j]);
         rkv_text_printf(t, "</tr>\n");
     }
     rkv_text_printf(t, "</table></div>\n");
@@ -258,7 +186,7 @@ static void put_agreement(rkv_text *t, const rkv_diagnostics *d)
         rkv_text_printf(t, "<th>%d</th>", d->agreement[i].k);
     rkv_text_printf(t, "</tr>\n<tr><td>Spearman with that of all</td>");
     for (int i = 0; i < d->n_agreement; i++)
-        put_cell(t, d->agreement[i].spearman);
+        rkv_page_cell(t, d->agreement[i].spearman);
     rkv_text_printf(t, "</tr>\n</table>\n");
 }
 
@@ -285,8 +213,8 @@ static void put_more(rkv_text *t, const rkv_profile *p)
     rkv_text_printf(t, "<th>%d</th></tr>\n<tr><td>Widest interval, %% of the mean</td>", d->n_more);
     for (int k = 1; k <= 4; k *= 2)
         if (k * (int64_t)p->n_example < d->n_more)
-            put_cell(t, 100.0 * d->widest / sqrt(k + 1.0));
-    put_cell(t, 100.0 * RKV_STABLE);
+            rkv_page_cell(t, 100.0 * d->widest / sqrt(k + 1.0));
+    rkv_page_cell(t, 100.0 * RKV_STABLE);
     rkv_text_printf(t, "</tr>\n</table>\n");
 }
 
@@ -320,10 +248,10 @@ static void put_cost(rkv_text *t, const rkv_profile_cost *cost)
     for (int i = 0; i < 4; i++) {
         const double s = i < 3 ? part[i] : all;
         rkv_text_printf(t, "<tr><td>%s</td>", name[i]);
-        put_cell(t, s);
-        put_cell(t, all > 0.0 ? 100.0 * s / all : (double)NAN);
-        put_cell(t, cost->n_example ? s / cost->n_example : (double)NAN);
-        put_cell(t, part[0] > 0.0 ? s / part[0] : (double)NAN);
+        rkv_page_cell(t, s);
+        rkv_page_cell(t, all > 0.0 ? 100.0 * s / all : (double)NAN);
+        rkv_page_cell(t, cost->n_example ? s / cost->n_example : (double)NAN);
+        rkv_page_cell(t, part[0] > 0.0 ? s / part[0] : (double)NAN);
         rkv_text_printf(t, "</tr>\n");
     }
     rkv_text_printf(t, "</table>\n");
@@ -344,7 +272,7 @@ rkv_status rkv_profile_html(const rkv_profile *p, const rkv_profile_cost *cost, 
     put_diagnostics(&t, p);
     if (cost)
         put_cost(&t, cost);
-    rkv_text_printf(&t, "<p class=\"dim\">ripplekv %s</p>\n</body>\n</html>\n", rkv_version());
+    rkv_page_end(&t);
     if (!s && t.bad)
         s = rkv_fail(e, RKV_E_MEM, "profile: out of memory for the report");
     if (!s)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "profile/svg.h"
+#include "report/svg.h"
 #include "profile/table.h"
 
 enum { WIDTH = 1080, LEFT = 64, ROW = 16, TOP = 44, BOTTOM = 26, GAP = 50 };

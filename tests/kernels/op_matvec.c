@@ -109,7 +109,7 @@ static double rounding(const float *row, const float *x, int n)
             top = fmax(top, fabs((double)x[j]));
             sum += fabs((double)row[j]);
         }
-        all += 0x1p-16 * top * sum;
+        all += exp2(-15.99) * top * sum;
     }
     return all;
 }

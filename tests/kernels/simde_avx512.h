@@ -133,13 +133,49 @@ EMULATE_CONVERT(_mm512_cvtepi32_ps, __m512i, int32_t, _mm512_storeu_si512, __m51
                 _mm512_loadu_ps)
 EMULATE_CONVERT(_mm512_cvtepi32_epi16, __m512i, uint32_t, _mm512_storeu_si512, __m256i, uint16_t,
                 _mm256_loadu_si256)
+EMULATE_CONVERT(_mm512_cvtepi32_epi8, __m512i, uint32_t, _mm512_storeu_si512, __m128i, uint8_t,
+                _mm_loadu_si128)
 #undef _mm512_cvtepi8_epi32
 #undef _mm512_cvtepi32_ps
+#define _mm512_cvtepi32_epi8 emulated_mm512_cvtepi32_epi8
 #define _mm512_cvtepi32_epi16 emulated_mm512_cvtepi32_epi16
 #define _mm512_cvtepu16_epi32 emulated_mm512_cvtepu16_epi32
 #define _mm512_cvtepu8_epi32 emulated_mm512_cvtepu8_epi32
 #define _mm512_cvtepi8_epi32 emulated_mm512_cvtepi8_epi32
 #define _mm512_cvtepi32_ps emulated_mm512_cvtepi32_ps
+
+static inline __m512i emulated_mm512_srai_epi32(__m512i a, unsigned n)
+{
+    int32_t x[16];
+    _mm512_storeu_si512(x, a);
+    for (int i = 0; i < 16; i++)
+        x[i] >>= n;
+    return _mm512_loadu_si512(x);
+}
+#define _mm512_srai_epi32 emulated_mm512_srai_epi32
+
+static inline int emulated_mm512_reduce_add_epi32(__m512i a)
+{
+    uint32_t x[16], sum = 0;
+    _mm512_storeu_si512(x, a);
+    for (int i = 0; i < 16; i++)
+        sum += x[i];
+    return (int)sum;
+}
+#define _mm512_reduce_add_epi32 emulated_mm512_reduce_add_epi32
+
+static inline __m512i emulated_mm512_mask_srli_epi16(__m512i from, __mmask32 m, __m512i a,
+                                                     unsigned n)
+{
+    uint16_t x[32], y[32];
+    _mm512_storeu_si512(x, from);
+    _mm512_storeu_si512(y, a);
+    for (int i = 0; i < 32; i++)
+        if (m >> i & 1)
+            x[i] = (uint16_t)(y[i] >> n);
+    return _mm512_loadu_si512(x);
+}
+#define _mm512_mask_srli_epi16 emulated_mm512_mask_srli_epi16
 
 /* Rounds to nearest even, the only mode in use. */
 static inline __m512i emulated_mm512_cvtps_epi32(__m512 a)
@@ -165,6 +201,14 @@ static inline __m512 emulated_mm512_fmaddsub_ps(__m512 a, __m512 b, __m512 c)
     return _mm512_loadu_ps(x);
 }
 #define _mm512_fmaddsub_ps emulated_mm512_fmaddsub_ps
+
+static inline __m512 emulated_mm512_zextps256_ps512(__m256 a)
+{
+    float x[16] = {0.0f};
+    _mm256_storeu_ps(x, a);
+    return _mm512_loadu_ps(x);
+}
+#define _mm512_zextps256_ps512 emulated_mm512_zextps256_ps512
 
 #undef _mm512_shuffle_f32x4
 #define _mm512_shuffle_f32x4 simde_mm512_shuffle_f32x4
