@@ -25,13 +25,14 @@ extern "C" {
 typedef enum rkv_status {
     RKV_OK = 0,
     RKV_E_ARG = -1,         /* an argument or option is out of range */
-    RKV_E_IO = -2,          /* a file cannot be opened, read or written */
+    RKV_E_IO = -2,          /* an input cannot be opened or read */
     RKV_E_FORMAT = -3,      /* a file breaks its format */
     RKV_E_UNSUPPORTED = -4, /* a valid file or request that this version cannot serve */
     RKV_E_MISMATCH = -5,    /* two things that do not belong together (profile and model) */
     RKV_E_MEM = -6,         /* does not fit in memory */
     RKV_E_CANCELLED = -7,   /* the progress callback asked to stop */
-    RKV_E_INTERNAL = -8     /* a library beneath failed in a way that we cannot explain */
+    RKV_E_INTERNAL = -8,    /* a library beneath failed in a way that we cannot explain */
+    RKV_E_WRITE = -9        /* an output cannot be written */
 } rkv_status;
 
 typedef struct rkv_error {
@@ -170,8 +171,10 @@ typedef struct rkv_profile rkv_profile;
 
 /* Reads a profile (JSON, format "ripplekv-profile"). Errors: RKV_E_IO, RKV_E_FORMAT, RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_load(rkv_profile **out, const char *path, rkv_error *e);
-/* Writes it by temporary file, fsync and rename. */
+/* Writes it by temporary file, fsync and rename. RKV_E_WRITE, RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_save(const rkv_profile *p, const char *path, rkv_error *e);
+/* The n bytes of that file, 0-terminated; freed with rkv_free. RKV_E_MEM. */
+RKV_API rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_error *e);
 RKV_API void rkv_profile_free(rkv_profile *p);
 
 /* RKV_OK when the profile was made from this model, with the RoPE settings it has now;
@@ -250,9 +253,10 @@ RKV_API rkv_status rkv_world_get(int *rank, int *size, rkv_error *e);
 /* A profile of a JSONL file of calibration examples (METHOD: RippleKV, profiling; one row set per
  * changed layer on one walk through the layers). Objects hold "prompt" or "prompt_ids" and perhaps
  * "response_ids" or "answers". Errors: those of its inputs, all lines of which are looked at before
- * the work begins; RKV_E_FORMAT when no example is usable; RKV_E_UNSUPPORTED when the model's
- * logits are not finite or all its layers slide. With o->ranks, ranks above 0 receive *out = NULL,
- * and any rank's failure is everyone's; the numbers do not depend on how many ranks there are. */
+ * the work begins (of a shard or a rank: its own); RKV_E_FORMAT when no example is usable;
+ * RKV_E_UNSUPPORTED when the model's logits are not finite or all its layers slide. With o->ranks,
+ * ranks above 0 receive *out = NULL, and any rank's failure is everyone's; the numbers do not
+ * depend on how many ranks there are. */
 RKV_API rkv_status rkv_profile_run(rkv_profile **out, const rkv_model *m, const char *jsonl_path,
                                    const rkv_profile_options *o, rkv_error *e);
 
@@ -270,7 +274,7 @@ RKV_API rkv_status rkv_profile_merge(rkv_profile **out, const char *const *path,
 /* The numbers for people: lines of text, freed with rkv_free. RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_report(const rkv_profile *p, char **text, rkv_error *e);
 /* The same as a page of HTML with charts, in one file that refers to nothing else, written by
- * temporary file, fsync and rename. cost: of the run that made it; NULL: left out. RKV_E_IO,
+ * temporary file, fsync and rename. cost: of the run that made it; NULL: left out. RKV_E_WRITE,
  * RKV_E_MEM. */
 RKV_API rkv_status rkv_profile_html(const rkv_profile *p, const rkv_profile_cost *cost,
                                     const char *path, rkv_error *e);

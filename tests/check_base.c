@@ -305,7 +305,7 @@ static void check_text(void)
     CHECK((st.st_mode & 07777) == 0604, "with its mode, not %o", (unsigned)st.st_mode);
     unlink(link);
     CHECK(rkv_json_read_file(&back, &n, "/dev/zero", 4, &e) == RKV_E_IO, "not a regular file");
-    CHECK(rkv_file_replace("/nonexistent/x", "", 0, &e) == RKV_E_IO, "no folder");
+    CHECK(rkv_file_replace("/nonexistent/x", "", 0, &e) == RKV_E_WRITE, "no folder");
     unlink(path);
     rkv_fail(&e, RKV_E_FORMAT, "two\nlines\x1b");
     CHECK(!strcmp(e.text, "two?lines?"), "%s", e.text);

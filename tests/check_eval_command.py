@@ -5,6 +5,7 @@ import contextlib
 import json
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -224,8 +225,13 @@ def check_parts():
     check(good("together", *RUN, "--db", "parts.sqlite", "--json").out == whole, "parts make the same table")
     alone = good_json("a shard alone", *RUN, "--shard", "1/4", "--json")["policies"][0]
     check((alone["n"], alone["missing"]) == (4, 12), f"{alone}")
-    for name, what in (("text", "not a database"), ("folder", "cannot open")):
-        refused(f"--db {name}", INPUT, [name, what], *RUN, "--db", name)
+    for name, code, what in (("text", INPUT, "not a database"), ("folder", FAILED, "Is a directory"),
+                             ("absent/x.sqlite", FAILED, "No such file")):
+        refused(f"--db {name}", code, [name, what], *RUN, "--db", name)
+        if code == FAILED:
+            refused(f"--write {name}", FAILED, [name, what], "eval", "-m", "m.gguf", "--needle", "100", "--write", name)
+    r = rkv(*RUN, "--db", "no-room.sqlite", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000)))
+    check(r.rc == FAILED and r.one_line() and "no-room.sqlite: " in r.err and not r.out, f"no room for results: {r}")
 
 
 def ranks(n, *args):

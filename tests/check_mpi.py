@@ -3,6 +3,7 @@
 work kept but for its example. Runs from the build folder, as check_profile.py; skipped without Open MPI's mpirun."""
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -61,6 +62,19 @@ def check_bytes():
             pathlib.Path("ranks.json").unlink()
 
 
+def check_economy():
+    """Each line is read by one rank, once, and the ranks wait for each other no more than twice."""
+    for n in (1, 3):
+        r = finish(start(n, *SMALL, "-v", "-o", "ranks.json"))
+        read = [line for line in lines_of_rkv(r) if re.search(r"data: line \d: a prompt of 60 tokens", line)]
+        met = [line for line in lines_of_rkv(r) if "waits for the others" in line]
+        check(r.rc == 0 and len(read) == len(set(read)) == 3, f"{n} ranks read each line once: {read}")
+        check(len(met) == (0 if n == 1 else 2 * n), f"{n} ranks meet twice: {len(met)}")
+    r = good("alone", *SMALL, "-v", "-o", "ranks.json")
+    check(r.err.count("a prompt of 60 tokens") == 3, f"alone: {r.err}")
+    pathlib.Path("ranks.json").unlink()
+
+
 def check_failures():
     """What one rank cannot do ends all, with one line, and no output."""
     for name, args, what in (("a bad line", [*SMALL[:4], "bad3"], "line 3"), ("no model", ["profile", "-m", "absent", *SMALL[3:]], "absent"),
@@ -99,14 +113,14 @@ def check_killed():
 def tests():
     if SANITIZED or without_sqlite():
         skip(4, "no SQLite, or a sanitizer, which would tell of the killed rank")
-        return [check_bytes, check_failures]
-    return [check_bytes, check_failures, check_killed]
+        return [check_bytes, check_economy, check_failures]
+    return [check_bytes, check_economy, check_failures, check_killed]
 
 
 def main():
     why = no_mpi()
     if why:
-        skip(31, why)
+        skip(37, why)
         print("check_mpi: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
         sys.exit(77)
     run_tests(tests)

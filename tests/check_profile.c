@@ -241,8 +241,9 @@ static void check_certainty(void)
     rkv_error e = {0};
     rkv_profile *p;
     double widest, before = 1.0;
+    int layer;
     rkv_table *t = made_table(RKV_SIGNAL_VALUES, 16, 0.0, 1, 1);        /* all examples alike */
-    must(rkv_table_widest(&widest, t, &e), &e);
+    must(rkv_table_widest(&widest, &layer, t, &e), &e);
     CHECK(fabs(widest) < 1e-12, "no spread: widest %g", widest);
     must(rkv_table_summarize(&p, t, "made", &e), &e);
     static const double rank[] = {1, 2, 3, 0, 4};
@@ -270,7 +271,7 @@ static void check_certainty(void)
     rkv_table_free(t);
     for (int n = 8; n <= 512; n *= 8) {         /* narrows about as 1 / sqrt(n) */
         t = made_table(RKV_SIGNAL_VALUES, n, 1.5, 1, 1);
-        must(rkv_table_widest(&widest, t, &e), &e);
+        must(rkv_table_widest(&widest, &layer, t, &e), &e);
         CHECK(widest > 0.0 && (n == 8 || fabs(before / widest / sqrt(8.0) - 1.0) < 0.5),
               "%d examples: %g after %g", n, widest, before);
         must(rkv_table_summarize(&p, t, "made", &e), &e);
@@ -284,7 +285,7 @@ static void check_certainty(void)
         rkv_table_free(t);
     }
     t = made_table(RKV_SIGNAL_VALUES, 1, 1.0, 1, 1);    /* one example tells no spread */
-    must(rkv_table_widest(&widest, t, &e), &e);
+    must(rkv_table_widest(&widest, &layer, t, &e), &e);
     CHECK(isnan(widest), "one example: %g", widest);
     rkv_table_free(t);
 }

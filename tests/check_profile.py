@@ -8,12 +8,13 @@ import pathlib
 import pty
 import random
 import re
+import resource
 import signal
 import struct
 import time
 
-from command_bed import (FAILED, INPUT, INTERRUPTED, PATIENCE, SANITIZED, USAGE, check, finish, good, good_json, make_model,
-                         refused, rkv, run_tests, skip, start, wait_for_work, without_sqlite)
+from command_bed import (FAILED, INPUT, INTERRUPTED, MEMORY, PATIENCE, SANITIZED, USAGE, check, finish, good, good_json,
+                         make_model, peak_address_space, refused, rkv, run_tests, skip, start, unsaved, wait_for_work, without_sqlite)
 
 try:
     import sqlite3
@@ -73,7 +74,10 @@ def check_resume():
                                 ("--damage-budget", "15%", "damage")):
         refused(f"the folder of another run, {option}", INPUT, ["parts.SIGKILL", "another folder", f"({what} "], *args,
                 option, value, "--resume", "parts.SIGKILL", "-o", "x.json")
-    refused("a file as the folder", INPUT, ["text: ", "not a folder"], *args, "--resume", "text", "-o", "x.json")
+    for folder, what in (("text", "not a folder"), ("absent/deep", "No such file"), ("/proc/1/x", "cannot make the folder")):
+        refused(f"--resume {folder}", FAILED, [f"{folder}: ", what], *args, "--resume", folder, "-o", "x.json")
+    pathlib.Path("taken/profile.sqlite").mkdir(parents=True)
+    refused("no place for the database", FAILED, ["taken/profile.sqlite: cannot open"], *args, "--resume", "taken", "-o", "x.json")
 
 
 def check_kill_loop():
@@ -194,7 +198,7 @@ def check_progress():
     if SANITIZED:
         return
     ours, theirs = pty.openpty()
-    p = start(*SLOW, "--signals", EVERYTHING, "--noise-seeds", "16", "-o", "bar.json", stderr=theirs)
+    p = start(*SLOW, "--signals", EVERYTHING, "--noise-seeds", "60", "-o", "bar.json", stderr=theirs)
     os.close(theirs)
     text = b""
     with contextlib.suppress(OSError):          # the end of a terminal whose other side is closed
@@ -271,13 +275,24 @@ def check_until_stable():
           f"stopped when it was sure: {used} used, {sure['diagnostics']}")
     good("as many", *args, "--examples", str(looked), "-o", "fixed.json")
     check(pathlib.Path("fixed.json").read_bytes() == pathlib.Path("sure.json").read_bytes(), "the bytes of a fixed number")
+    good("some at a time", *args, "--until-stable", "--memory", "1G", "-o", "fixed.json")
+    check(pathlib.Path("fixed.json").read_bytes() == pathlib.Path("sure.json").read_bytes(), "and of a batch that knows more")
     if used > 4:
         short = good_json("one less", *args, "--examples", str(looked - 1), "-o", "fixed.json", "--json")
         check(short["diagnostics"]["widest_budget"] > 0.02 and short["diagnostics"]["more_examples"] > 0,
               f"one example less is not enough: {short['diagnostics']}")
-    text = good("not sure", *args, "--examples", "3", "--until-stable", "-o", "fixed.json").out.decode()
-    unsure = json.loads(pathlib.Path("fixed.json").read_text())["diagnostics"]
-    check(unsure["more_examples"] == 0 or f"about {unsure['more_examples']} more examples" in text, f"what is missing: {text}")
+    deep = ["profile", "-m", "deep.gguf", *args[3:]]
+    make_model("deep.gguf", layers=10)
+    for n, more in ((5, []), (6, []), (6, ["--until-stable"])):
+        got = good_json("not sure", *deep, "--examples", str(n), *more, "-o", "fixed.json", "--json")
+        half = [max(x["budget_high"] - x["budget"], x["budget"] - x["budget_low"]) for x in got["sensitivity"]]
+        layer, widest, missing = half.index(max(half)), 100 * max(half), got["diagnostics"]["more_examples"]
+        text = good("in words", "profile", "--show", "fixed.json").out.decode()
+        words = (f"that of layer {layer}, +-{widest:.1f} % of the mean; for +-2 % about {missing} more examples are needed, and "
+                 f"as many again as now give about +-{widest / 2 ** 0.5:.1f} %\n")
+        check(missing > 0 and text.endswith(words), f"{n}: what is missing: {text}, expected {words}")
+    text = good("sure in words", "profile", "--show", "sure.json").out.decode()
+    check(re.search(r"every budget is known to \+-[01]\.\d % of the mean, the widest interval is that of layer [01]\n$", text), text)
     check("budget 95 %" in text and "Spearman of sensitivity with" in text, f"report: {text}")
     layers = sure["sensitivity"]
     check(all(x["rank_low"] <= x["rank"] <= x["rank_high"] and x["budget_low"] <= x["budget"] <= x["budget_high"]
@@ -358,6 +373,86 @@ def check_overwrites():
           made.read_bytes() == pathlib.Path("profile.json").read_bytes(), "link and mode stay")
 
 
+def check_lost():
+    """What cannot be written is no fault of an input, whichever output it is."""
+    good("a part", *SMALL, "--shard", "1/1", "-o", "whole.part")
+    for name, args in (("shard", [*SMALL, "--shard", "1/2"]), ("merge", ["profile", "--merge", "whole.part"])):
+        refused(f"{name}, no folder", FAILED, ["absent/x.json: cannot be written: No such file"], *args, "-o", "absent/x.json")
+    refused("shard, no room", FAILED, ["/dev/full: cannot write: No space"], *SMALL, "--shard", "1/2", "-o", "/dev/full")
+    unsaved("merge, no room", ["/dev/full: cannot write: No space"], "profile", "--merge", "whole.part", "-o", "/dev/full")
+    with open("/dev/full", "wb") as full:
+        for name, args in (("work", [*SMALL, "-o", "x.json"]), ("shard", [*SMALL, "--shard", "1/1", "-o", "x.json"]),
+                           ("merge", ["profile", "--merge", "whole.part", "-o", "x.json"]),
+                           ("show", ["profile", "--show", "profile.json"]),
+                           ("check", ["profile", "--check", "profile.json", *SMALL[1:]])):
+            for more in ([], ["--json"]):
+                r = rkv(*args, *more, stdout=full)
+                check(r.rc == FAILED and r.one_line() and "cannot write the output: No space" in r.err, f"{name} {more}: {r}")
+    pathlib.Path("x.json").unlink()
+    measured = json.loads(pathlib.Path("profile.json").read_text())
+    for name, args in (("work", SMALL), ("merge", ["profile", "--merge", "whole.part"])):
+        r = rkv(*args, "-o", "/dev/full", "--json")
+        got = json.loads(r.out or b"{}")
+        check(r.rc == FAILED and r.one_line() and set(got) == {"error", "profile"} and got["profile"] == measured and
+              r.err == f"rkv: {got['error']}\n" and "/dev/full: cannot write" in r.err, f"{name}, JSON of what is not saved: {r}")
+        check(good_json(f"{name} to nowhere", *args, "-o", "/dev/null", "--json") == measured, f"{name}: JSON of memory")
+
+
+def check_in_folder():
+    """An output in the folder of --resume, and what must not be written there."""
+    whole = pathlib.Path("profile.json").read_bytes()
+    good("in the new folder", *SMALL, "--resume", "own", "-o", "own/x.json", "--html", "own/x.html")
+    good("by another name", *SMALL, "--resume", "./own/", "-o", "folder/../own/y.json")
+    check(pathlib.Path("own/x.json").read_bytes() == pathlib.Path("own/y.json").read_bytes() == whole and
+          rows("own", "SELECT count(*) FROM example") == [(3,)], "profile and database beside each other")
+    pathlib.Path("own/link").symlink_to("profile.sqlite")
+    for folder in ("own", "fresh"):
+        for name in ("profile.sqlite", "profile.sqlite-wal", "profile-1-of-2.sqlite") + (("link",) if folder == "own" else ()):
+            for more in (["-o", f"{folder}/{name}"], ["-o", "x.json", "--html", f"{folder}/../{folder}/{name}"]):
+                refused(f"{more[-1]}", USAGE, [f"{more[-2]}: '{more[-1]}' is also where --resume keeps"], *SMALL, "--resume",
+                        folder, *more)
+    for folder, output in (("same", "same"), ("same/", "same"), ("same", "./same")):
+        refused(f"-o {output} for --resume {folder}", FAILED, [f"{output}: cannot be written: Is a directory"], *SMALL,
+                "--resume", folder, "-o", output)
+    refused("no model", INPUT, ["absent: "], *SMALL, "-m", "absent", "--resume", "fresh", "-o", "fresh/x.json")
+    good("gone on", *SMALL, "--resume", "own", "-o", "own/y.json")
+    check(pathlib.Path("own/y.json").read_bytes() == whole, "the database is as it was")
+
+
+def check_memory():
+    """What does not fit is refused before the work, with the option that does fit: not in the middle of it."""
+    if SANITIZED:
+        return skip(20, "sanitizers need their address space")
+    rng = random.Random(1)
+    pathlib.Path("last_long").write_text("".join(
+        json.dumps({"prompt_ids": [rng.randrange(1, 500) for _ in range(n)]}) + "\n" for n in (100, 300, 3000)))
+    args = ["profile", "-m", "slow.gguf", "--data", "last_long", "--response", "8", "--noise-seeds", "200", "-o", "x.json"]
+    base, seen = peak_address_space(), set()
+    for extra in (20, 28, 40, 64, 100, 130, 400):
+        limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (base + (extra << 20),) * 2)}
+        r = rkv(*args, **limits)
+        if r.rc == 0:
+            seen.add("fits")
+            continue
+        words = re.search(r"an example of 3000 tokens takes [\d.]+ MiB .*; [\d.]+ MiB are available: use (.*)\n$", r.err)
+        if not check(r.rc == MEMORY and r.one_line() and words and not r.out, f"{extra} MiB: {r}"):
+            continue
+        options = re.findall(r"(--batch-rows|-c) (\d+)", words[1])
+        if options:
+            seen.add(options[-1][0])
+            good(f"{extra} MiB with {words[1]}", *args, *[x for pair in options for x in pair], **limits)
+    check(seen == {"fits", "--batch-rows", "-c"}, f"what helped: {seen}")
+    good("all of it", *args)
+    whole = pathlib.Path("x.json").read_bytes()
+    bound = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (base + (250 << 20),) * 2)}
+    r = good("a bound of more than there is", *args, "--memory", "64G", "-v", **bound)
+    check(pathlib.Path("x.json").read_bytes() == whole and "256 examples at a time" in r.err, f"the same bytes: {r}")
+    pathlib.Path("x.json").unlink()
+    refused("a bound of too little", MEMORY, ["the bound is 60.0 MiB", "; --batch-rows 16 would fit"], *args, "--memory", "60M")
+    good("a bound of too little", *args, "--memory", "60M", "--batch-rows", "16")
+    check(pathlib.Path("x.json").read_bytes() == whole, "the same bytes")
+
+
 def check_little():
     """One layer, layers that all slide, prompts that nothing is removed of."""
     make_model("one.gguf", layers=1)
@@ -417,12 +512,12 @@ def check_settings():
 
 
 def tests():
-    always = [check_overwrites, check_settings, check_little, check_interrupted, check_progress, check_shards,
+    always = [check_overwrites, check_lost, check_memory, check_settings, check_little, check_interrupted, check_progress, check_shards,
               check_until_stable, check_verdict]
     if without_sqlite() or sqlite3 is None:
         skip(60, "no SQLite in this build or in Python")
         return always
-    return always + [check_resume, check_kill_loop, check_damaged, check_together]
+    return always + [check_in_folder, check_resume, check_kill_loop, check_damaged, check_together]
 
 
 def main():

@@ -286,6 +286,47 @@ static void check_joint(const rkv_model *m)
     }
 }
 
+/* Bytes of some walks together: planned against counted. */
+static void check_bytes(const rkv_model *m)
+{
+    enum { WALKS = 3 };
+    static const struct {
+        int selects, variants, errors, batch_rows, n_fed, n_walk, n_thread;
+    } cases[] = {
+        {1, 1, 1, 0, T, 1, 1}, {0, 1, 0, 0, T, 1, 2}, {1, 1, 0, 3 * T, 5, 2, 1},
+        {1, 0, 1, 0, T, 3, 2}, {1, 1, 1, 1, T, 3, 1}, {0, 1, 0, 40, 1, 2, 3},
+    };
+    static result r[WALKS];
+    const rkv_policy p = bed_policy("h2o", WINDOW);
+    rkv_error e = {0};
+    rkv_variant v[MOST];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rkv_session *s = prompt(m, "f16", cases[i].n_thread);
+        const int all = cases[i].variants ? all_variants(m, v) : 0;
+        int n = 0;
+        for (int j = 0; j < all; j++)
+            if (cases[i].selects || !v[j].what->selects)
+                v[n++] = v[j];
+        const rkv_walk_shape shape = {N, cases[i].n_fed, n, cases[i].batch_rows,
+                                      cases[i].selects ? &p : NULL, cases[i].errors ? GRID : 0};
+        rkv_walk_options o[WALKS];
+        rkv_walk walk[WALKS];
+        for (int j = 0; j < cases[i].n_walk; j++) {
+            o[j] = (rkv_walk_options){.policy = &p, .batch_rows = cases[i].batch_rows, .grid = grid,
+                                      .n_grid = GRID, .error = cases[i].errors ? r[j].error : NULL};
+            walk[j] = (rkv_walk){r[j].out, s, ids + N, cases[i].n_fed, v, n, &o[j]};
+        }
+        const uint64_t planned = rkv_walks_bytes(s, &shape, cases[i].n_walk);
+        const uint64_t before = rkv_mem_current();
+        rkv_mem_peak_reset();
+        must(rkv_walks_run(walk, cases[i].n_walk, &e), &e);
+        CHECK(planned == rkv_mem_peak() - before, "%s, case %zu: planned %llu bytes, took %llu",
+              m->arch->name, i, (unsigned long long)planned,
+              (unsigned long long)(rkv_mem_peak() - before));
+        rkv_session_free(s);
+    }
+}
+
 /* A prompt that is edited in several segments, whose first kept slot lies inside a tile. */
 static void check_long(const rkv_model *m, const char *kv_type)
 {
@@ -451,6 +492,7 @@ static void check_family(const tiny_options *t)
     check_close(m);
     check_bits(m);
     check_joint(m);
+    check_bytes(m);
     rkv_model_free(m);
 }
 

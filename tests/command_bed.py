@@ -113,6 +113,16 @@ def unsaved(name, parts, *args, **more):
           set(pathlib.Path().iterdir()) == before, f"{name}: expected exit 1, one line with {parts}, the report; {r}")
 
 
+def peak_address_space():
+    """What a start takes, in bytes; below it lies the loader's ground, which is not ours."""
+    p = start("tokenize", "-m", "slow.gguf")
+    p.stdin.write(b"x" * 200000)
+    p.stdin.flush()
+    status = pathlib.Path(f"/proc/{p.pid}/status").read_text()
+    finish(p)
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmPeak"))
+
+
 def without_sqlite():
     probe = rkv(*"profile -m m.gguf --data data --response 8 --resume probe -o probe.json".split())
     return probe.rc == INPUT and probe.one_line() and "without SQLite" in probe.err

@@ -146,7 +146,7 @@ def check_profile_inputs():
     for path, what in {"absent/x": "No such file", "folder": "Is a directory", "text/x": "Not a directory"}.items():
         refused(f"profile -o {path}", FAILED, [path + ":", what], *args, "data", "-o", path)
     unsaved("disk full", ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full")
-    refused("disk full, JSON", FAILED, ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full", "--json")
+    unsaved("disk full, JSON", ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full", "--json")
     refused("disk full, a part", FAILED, ["/dev/full:", "No space"], *args, "data", "-o", "/dev/full", "--shard", "1/2")
     pathlib.Path("out.json").write_text("before")
     refused("a failure keeps the old file", INPUT, ["line 3"], *args, "bad3")

@@ -129,6 +129,13 @@ static int read_settings(settings *s, const opts *o)
     return bad;
 }
 
+/* What fails about the database is an output that is lost; one that is none is an input. */
+static int cannot_keep(const rkv_error *e, const opts *o)
+{
+    const size_t n = o->db ? strlen(o->db) : 0;
+    return n && e->status == RKV_E_IO && !strncmp(e->text, o->db, n) && e->text[n] == ':';
+}
+
 /* A failure's line, with what to do after an interrupted run. Of several ranks the first tells. */
 static int say_failed(const settings *s, const rkv_error *e, const opts *o)
 {
@@ -136,7 +143,7 @@ static int say_failed(const settings *s, const rkv_error *e, const opts *o)
     if (s->rank)
         return exit_code(e);
     if (e->status != RKV_E_CANCELLED)
-        return fail(e);
+        return cannot_keep(e, o) ? fail(e), EXIT_FAILED : fail(e);
     fprintf(stderr, "rkv: %s: %s\n", e->text,
             o->db ? "finished samples are kept; run the same command again to go on"
                   : "nothing was kept; with --db FILE.sqlite a run can be continued");
@@ -148,8 +155,8 @@ static int deliver(char *text, char *html, const opts *o)
 {
     rkv_error e;
     end_progress();
-    const int unsaved = html && rkv_eval_save(o->html, html, strlen(html), &e) ? output_failed(&e)
-                                                                               : 0;
+    const int unsaved =
+        html && rkv_eval_save(o->html, html, strlen(html), &e) ? fail(&e) : 0;
     if (text)                   /* ranks above 0 have none */
         fputs(text, stdout);
     rkv_free(text);
@@ -179,7 +186,7 @@ static int write_samples(const settings *s, const rkv_model *m, const opts *o)
         return usage("eval: --write is for samples that --ruler or --needle makes");
     if (rkv_eval_write(&text, &n, m, &s->o, &e))
         return fail(&e);
-    const int code = rkv_eval_save(o->write, text, n, &e) ? output_failed(&e) : 0;
+    const int code = rkv_eval_save(o->write, text, n, &e) ? fail(&e) : 0;
     rkv_free(text);
     return code;
 }
@@ -239,6 +246,8 @@ int cmd_eval(const opts *given)
         code = check_outputs(o);
     if (!code)
         code = check_output(o->write ? o->write : o->html);
+    if (!code)
+        code = check_output(o->db);
     if (!code && !o->write)
         code = read_policies(&s, o);
     if (!code && !o->write && !o->shard)

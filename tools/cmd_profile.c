@@ -4,7 +4,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,7 @@ typedef struct settings {
     int rank;                   /* among those that mpirun started */
 } settings;
 
-static int print_json(const char *path)
+static int print_file(const char *path)
 {
     char *text;
     size_t n;
@@ -136,25 +135,39 @@ static int print_report(const rkv_profile *p)
     return finish_stdout();
 }
 
-/* The message begins with this path, which is no input's: check_outputs saw to that. */
-static int is_about(const rkv_error *e, const char *path)
+/* The profile, or, when it could not be saved, an object that nobody takes for one: {"error",
+ * "profile"}. */
+static int print_json(const rkv_profile *p, const rkv_error *unsaved)
 {
-    const size_t n = strlen(path);
-    return !strncmp(e->text, path, n) && e->text[n] == ':';
+    char *text;
+    size_t n;
+    rkv_error e;
+    if (rkv_profile_print(p, &text, &n, &e))
+        return fail(&e);
+    if (unsaved) {
+        cJSON *root = cJSON_CreateObject();
+        json_text(root, "error", unsaved->text, strlen(unsaved->text));
+        cJSON_AddRawToObject(root, "profile", text);
+        rkv_free(text);
+        return json_print(root);
+    }
+    fwrite(text, 1, n, stdout);
+    rkv_free(text);
+    return finish_stdout();
 }
 
 /* Saves and shows a profile, and frees it: what cannot be saved is shown all the same, since it may
  * be hours of work. cost NULL: not of this run. */
 static int deliver(rkv_profile *p, const rkv_profile_cost *cost, const opts *o)
 {
-    rkv_error e;
+    rkv_error e, html;
     end_progress();
-    int code = !o->show && rkv_profile_save(p, o->output, &e) ? output_failed(&e) : 0;
-    const int saved = !code;
-    if (saved && o->html && rkv_profile_html(p, cost, o->html, &e))
-        code = output_failed(&e);
-    const int lost = !o->json ? print_report(p)
-                     : saved  ? print_json(o->show ? o->show : o->output) : 0;
+    const int unsaved = !o->show && rkv_profile_save(p, o->output, &e);
+    int code = unsaved ? fail(&e) : 0;
+    if (!unsaved && o->html && rkv_profile_html(p, cost, o->html, &html))
+        code = fail(&html);
+    const int lost = !o->json  ? print_report(p)
+                     : o->show ? print_file(o->show) : print_json(p, unsaved ? &e : NULL);
     rkv_profile_free(p);
     return code ? code : lost;
 }
@@ -178,10 +191,10 @@ static int run_shard(const opts *o, const rkv_model *m, const settings *s)
 {
     rkv_error e;
     if (rkv_profile_run_shard(o->output, m, o->data, &s->o, &e))
-        return is_about(&e, o->output) ? output_failed(&e) : failed(&e, o);
+        return failed(&e, o);
     end_progress();
     if (o->json)
-        return print_json(o->output);
+        return print_file(o->output);
     printf("%s: part %d of %d; rkv profile --merge makes the profile of all\n", o->output,
            s->o.shard, s->o.n_shard);
     return finish_stdout();
@@ -321,10 +334,23 @@ static void drop_environment(opts *with)
         with->html = NULL;
 }
 
+/* The folder of --resume before the outputs are looked at, which may be in it. *made: it is new. */
+static int make_folder(int *made, const opts *o)
+{
+    struct stat st;
+    *made = o->resume && !mkdir(o->resume, 0777);
+    if (!o->resume || *made || (errno == EEXIST && !stat(o->resume, &st) && S_ISDIR(st.st_mode)))
+        return check_not_kept(o);
+    fprintf(stderr, "rkv: %s: cannot make the folder: %s\n", o->resume,
+            errno == EEXIST ? "not a folder" : strerror(errno));
+    return EXIT_FAILED;
+}
+
 int cmd_profile(const opts *given)
 {
     rkv_model *m = NULL;
     settings s;
+    int made = 0;
     opts with = *given;
     const opts *const o = &with;
     drop_environment(&with);
@@ -335,6 +361,8 @@ int cmd_profile(const opts *given)
         code = read_settings(&s, o);
     if (!code && !o->check && !o->shard)
         code = join_ranks(&s, &with);
+    if (!code)
+        code = make_folder(&made, o);
     if (!code && !o->check)
         code = check_output(o->output);
     if (!code)
@@ -349,5 +377,7 @@ int cmd_profile(const opts *given)
                                                          : run_profile(o, m, &s);
     }
     rkv_model_free(m);
+    if (code && made)
+        rmdir(o->resume);       /* unless something is in it */
     return code;
 }

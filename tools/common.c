@@ -3,7 +3,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,7 +24,7 @@ int exit_code(const rkv_error *e)
     } codes[] = {
         {RKV_E_ARG, EXIT_USAGE}, {RKV_E_IO, EXIT_INPUT}, {RKV_E_FORMAT, EXIT_INPUT},
         {RKV_E_UNSUPPORTED, EXIT_INPUT}, {RKV_E_MISMATCH, EXIT_INPUT}, {RKV_E_MEM, EXIT_MEMORY},
-        {RKV_E_CANCELLED, EXIT_INTERRUPTED},
+        {RKV_E_CANCELLED, EXIT_INTERRUPTED}, {RKV_E_WRITE, EXIT_FAILED},
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         if (codes[i].status == e->status)

@@ -41,15 +41,13 @@ void end_progress(void);
  * process with one line and EXIT_INPUT. */
 void catch_lost_pages(const char *path);
 
-/* No option's output is an input, another output, or without a name. 0 or EXIT_USAGE. */
+/* outputs.c: no option's output is an input, another output, or without a name. 0 or EXIT_USAGE. */
 int check_outputs(const opts *o);
-/* Whether a file can be written, told before the long work and not after it. NULL: none is. 0 or
- * EXIT_FAILED. */
+/* No output is a database in the folder of --resume, which is there. 0 or EXIT_USAGE. */
+int check_not_kept(const opts *o);
+/* The file can be written, as far as can be told before the long work; NULL: none is. 0, or
+ * EXIT_FAILED after one line. */
 int check_output(const char *path);
-/* As fail, of a file that cannot be written: which is no fault of an input. */
-int output_failed(const rkv_error *e);
-/* The folder of a file that need not be there, as "a/b/." or "."; 0: the name is too long. */
-int folder_of(char *folder, size_t size, const char *path);
 
 /* -m is given and loads. 0 or an exit code. */
 int load_model(rkv_model **m, const opts *o);

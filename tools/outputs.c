@@ -1,5 +1,4 @@
-/* Files that a command writes: none of them is an input or another output, and each can be written,
- * told before the work. */
+/* Outputs before the work: none over an input or another output, and all can be written. */
 #include "config.h"
 #include "common.h"
 
@@ -15,7 +14,7 @@ typedef struct named {
     const char *option, *path;  /* NULL: not given */
 } named;
 
-int folder_of(char *folder, size_t size, const char *path)
+static int folder_of(char *folder, size_t size, const char *path)
 {
     const char *slash = strrchr(path, '/');
     const int n = slash ? (int)(slash - path) + 1 : 0;
@@ -102,6 +101,26 @@ int check_outputs(const opts *o)
     return 0;
 }
 
+/* One of the files of a folder of --resume: DIR/profile.sqlite, profile-1-of-2.sqlite-wal. */
+static int is_kept(const char *path, const char *resume)
+{
+    struct stat x, y;
+    char folder[PATH_MAX], real[PATH_MAX];
+    const char *at = realpath(path, real) ? real : path, *name = last_part(at);
+    return !strncmp(name, "profile", 7) && strstr(name, ".sqlite") &&
+           folder_of(folder, sizeof folder, at) && !stat(folder, &x) && !stat(resume, &y) &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int check_not_kept(const opts *o)
+{
+    const named out[] = {{"-o", o->output}, {"--html", o->html}};
+    for (size_t i = 0; o->resume && i < sizeof out / sizeof *out; i++)
+        if (out[i].path && is_kept(out[i].path, o->resume))
+            return also(&out[i], "where --resume keeps what is finished");
+    return 0;
+}
+
 int check_output(const char *path)
 {
     struct stat st;
@@ -118,10 +137,4 @@ int check_output(const char *path)
         return 0;
     fprintf(stderr, "rkv: %s: cannot be written: %s\n", path, strerror(bad));
     return EXIT_FAILED;
-}
-
-int output_failed(const rkv_error *e)
-{
-    const int code = fail(e);
-    return code == EXIT_INPUT ? EXIT_FAILED : code;
 }

@@ -98,8 +98,8 @@ static void print_help(FILE *f)
     for (int i = 0; i < N_COMMAND; i++)
         fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].brief);
     fputs("\nrkv COMMAND --help tells the options; rkv --version the version.\n"
-          "Exit codes: 0 ok, 1 failed, 2 usage, 3 bad input file, 4 does not fit in memory, 130 "
-          "interrupted.\n"
+          "Exit codes: 0 ok, 1 an output cannot be written or --check does not hold, 2 usage, "
+          "3 bad input\nfile, 4 does not fit in memory, 130 interrupted.\n"
           "RKV_CPU=ref|avx2|avx512|vnni|amx limits the kernels to a tier; "
           "RKV_GEMM=auto|own|blas|bf16|int16 chooses\nhow prefill multiplies; "
           "RKV_CUDA_PLUGIN=FILE names a plug-in for GPUs other than the installed one.\n", f);

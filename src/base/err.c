@@ -45,7 +45,7 @@ const char *rkv_status_name(rkv_status s)
 {
     static const char *const name[] = {"ok", "bad argument", "input/output error", "bad file",
                                        "unsupported", "mismatch", "out of memory", "interrupted",
-                                       "internal error"};
+                                       "internal error", "output error"};
     const int i = -(int)s;
     return i >= 0 && i < (int)(sizeof name / sizeof *name) ? name[i] : "unknown status";
 }

@@ -63,7 +63,7 @@ int rkv_text_take(rkv_text *t, char **text, size_t *n);
 
 /* Writes n bytes to path by temporary file, fsync, rename and fsync of the folder. A file that is
  * there keeps its mode, a link stays and its file is replaced. What is there and is no regular file
- * (a device, a pipe) is written in place. RKV_E_IO. */
+ * (a device, a pipe) is written in place. RKV_E_WRITE. */
 rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_error *e);
 
 #endif

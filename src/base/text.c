@@ -169,7 +169,7 @@ static rkv_status write_special(const char *path, const char *bytes, size_t n, r
     const int cause = errno;
     if (fd >= 0)
         close(fd);
-    return bad ? rkv_fail(e, RKV_E_IO, "%s: cannot write: %s", path, strerror(cause)) : RKV_OK;
+    return bad ? rkv_fail(e, RKV_E_WRITE, "%s: cannot write: %s", path, strerror(cause)) : RKV_OK;
 }
 
 /* A new file beside the one of this path, whose name it gives; -1: none, errno tells why. */
@@ -201,14 +201,14 @@ rkv_status rkv_file_replace(const char *path, const char *bytes, size_t n, rkv_e
     rkv_status s = RKV_OK;
     const int fd = open_beside(tmp, len, to, there ? st.st_mode & 0777 : 0666);
     if (fd < 0) {
-        s = rkv_fail(e, RKV_E_IO, "%s: cannot create: %s", path, strerror(errno));
+        s = rkv_fail(e, RKV_E_WRITE, "%s: cannot create: %s", path, strerror(errno));
     } else {
         int bad = there && fchmod(fd, st.st_mode & 0777); /* as it was, whatever the umask */
         bad |= write_bytes(fd, bytes, n) || fsync(fd);
         if (close(fd))
             bad = 1;
         if (bad || rename(tmp, to)) {
-            s = rkv_fail(e, RKV_E_IO, "%s: cannot write: %s", path, strerror(errno));
+            s = rkv_fail(e, RKV_E_WRITE, "%s: cannot write: %s", path, strerror(errno));
             unlink(tmp);
         } else {
             sync_folder(to);

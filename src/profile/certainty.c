@@ -135,17 +135,21 @@ rkv_status rkv_certainty(rkv_layer_certainty *c, const rkv_profile *p, const dou
     return status;
 }
 
-double rkv_certainty_widest(const rkv_layer_certainty *c, const rkv_profile *p)
+double rkv_certainty_widest(const rkv_layer_certainty *c, const rkv_profile *p, int *layer)
 {
-    double widest = NAN;                        /* fmax passes over it */
-    for (int l = 0; l < p->n_layer; l++)
-        if (p->sensitivity[l].in_budget && !isnan(c[l].budget_low))
-            widest = fmax(widest, fmax(c[l].budget_high - c[l].budget,
-                                       c[l].budget - c[l].budget_low));
+    double widest = NAN;
+    *layer = -1;
+    for (int l = 0; l < p->n_layer; l++) {
+        const double half = fmax(c[l].budget_high - c[l].budget, c[l].budget - c[l].budget_low);
+        if (p->sensitivity[l].in_budget && half >= 0.0 && !(half <= widest)) {
+            widest = half;
+            *layer = l;
+        }
+    }
     return widest;
 }
 
-rkv_status rkv_table_widest(double *out, const rkv_table *t, rkv_error *e)
+rkv_status rkv_table_widest(double *out, int *layer, const rkv_table *t, rkv_error *e)
 {
     double *s;
     int n;
@@ -155,7 +159,7 @@ rkv_status rkv_table_widest(double *out, const rkv_table *t, rkv_error *e)
     if (!status)
         status = rkv_certainty(c, t->head, s, n, e);
     if (!status)
-        *out = rkv_certainty_widest(c, t->head);
+        *out = rkv_certainty_widest(c, t->head, layer);
     rkv_mem_free(c);
     rkv_mem_free(s);
     return status;
@@ -234,13 +238,14 @@ rkv_status rkv_diagnose(rkv_profile *p, const double *s, int n, rkv_error *e)
 {
     bench b;
     rkv_diagnostics *d = &p->diagnostics;
+    int layer;
     RKV_TRY(rkv_certainty(p->certainty, p, s, n, e));
     RKV_TRY(bench_make(&b, p, e));
     compare_orders(d, &b);
     agreement(d, &b, s, n);
     bench_free(&b);
     d->known = 1;
-    d->widest = rkv_certainty_widest(p->certainty, p);
+    d->widest = rkv_certainty_widest(p->certainty, p, &layer);
     const double ratio = d->widest / RKV_STABLE;        /* intervals narrow as 1 / sqrt(n) */
     d->n_more = ratio > 1.0 ? (int)fmin(ceil(n * (ratio * ratio - 1.0)), INT32_MAX) : 0;
     return RKV_OK;

@@ -135,5 +135,7 @@ rkv_status rkv_data_example(rkv_example *x, const rkv_data *d, int i, const rkv_
     cJSON_Delete(root);
     if (s)
         rkv_example_free(x);
+    else
+        rkv_log(RKV_LOG_DEBUG, "%s: a prompt of %zu tokens", where, x->n_prompt);
     return s;
 }

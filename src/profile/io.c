@@ -18,6 +18,12 @@ static rkv_status no_memory(const char *source, rkv_error *e)
     return rkv_fail(e, RKV_E_MEM, "%s: out of memory", source);
 }
 
+void rkv_profile_clear(rkv_layer_signal *s, int n_layer)
+{
+    for (int l = 0; l < n_layer; l++)
+        s[l] = (rkv_layer_signal){0, NAN, NAN, NAN};
+}
+
 rkv_status rkv_profile_alloc_layers(rkv_profile *p, int n_layer, const char *source, rkv_error *e)
 {
     const size_t n = (size_t)n_layer;
@@ -26,10 +32,9 @@ rkv_status rkv_profile_alloc_layers(rkv_profile *p, int n_layer, const char *sou
     p->certainty = rkv_mem_calloc(n, sizeof *p->certainty);
     if (!p->sensitivity || !p->certainty)
         return no_memory(source, e);
-    for (int l = 0; l < n_layer; l++) {
-        p->sensitivity[l] = (rkv_layer_signal){0, NAN, NAN, NAN};
+    rkv_profile_clear(p->sensitivity, n_layer);
+    for (int l = 0; l < n_layer; l++)
         p->certainty[l] = (rkv_layer_certainty){NAN, NAN, NAN, NAN, NAN, NAN};
-    }
     return RKV_OK;
 }
 
@@ -137,6 +142,25 @@ rkv_status rkv_profile_check(const rkv_profile *p, const rkv_model *m, rkv_error
 }
 
 /* ---- reading and writing ---- */
+
+int rkv_profile_bad_share(const double *grid, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!(grid[i] > (i ? grid[i - 1] : 0.0) && grid[i] < 1.0))
+            return i;
+    return -1;
+}
+
+void rkv_profile_print_numbers(rkv_text *t, const char *key, const double *x, size_t stride,
+                               size_t n)
+{
+    rkv_text_printf(t, ", \"%s\": [", key);
+    for (size_t i = 0; i < n; i++) {
+        rkv_text_printf(t, i ? ", " : "");
+        rkv_text_number(t, x[i * stride]);
+    }
+    rkv_text_printf(t, "]");
+}
 
 static rkv_status parse_examples(rkv_profile *p, const cJSON *root, const char *source,
                                  rkv_error *e)

@@ -69,11 +69,10 @@ static rkv_status check_curves(const rkv_profile *p, const rkv_curves *c, const 
     if (c->n_grid < 1 || c->n_grid > RKV_MAX_GRID)
         return rkv_fail(e, bad, "%s: curves: %d shares in 'grid', expected 1 to %d", source,
                         c->n_grid, RKV_MAX_GRID);
-    for (int i = 0; i < c->n_grid; i++)
-        if (!(c->grid[i] > (i ? c->grid[i - 1] : 0.0) && c->grid[i] < 1.0))
-            return rkv_fail(e, bad,
-                            "%s: curves: share #%d of 'grid' is %g, expected ascending numbers "
-                            "between 0 and 1", source, i, c->grid[i]);
+    const int i = rkv_profile_bad_share(c->grid, c->n_grid);
+    if (i >= 0)
+        return rkv_fail(e, bad, "%s: curves: share #%d of 'grid' is %g, expected ascending numbers "
+                        "between 0 and 1", source, i, c->grid[i]);
     return RKV_OK;
 }
 
@@ -209,31 +208,22 @@ rkv_status rkv_profile_parse_curves(rkv_profile *p, const cJSON *root, const cha
 
 /* ---- writing ---- */
 
-static void print_numbers(rkv_text *t, const char *key, const double *x, int n)
-{
-    rkv_text_printf(t, ", \"%s\": [", key);
-    for (int i = 0; i < n; i++) {
-        rkv_text_printf(t, i ? ", " : "");
-        rkv_text_number(t, x[i]);
-    }
-    rkv_text_printf(t, "]");
-}
-
 static void print_one(rkv_text *t, const rkv_profile *p, const rkv_curves *c)
 {
     const char *separator = "\n";
+    const size_t n = (size_t)c->n_grid;
     rkv_text_printf(t, "    {\"kind\": \"%s\", \"unit\": \"%s\", \"selector\": ",
                     kind_name[c->measured], unit_name[c->per_head]);
     rkv_text_json(t, c->selector, strlen(c->selector));
-    print_numbers(t, "grid", c->grid, c->n_grid);
+    rkv_profile_print_numbers(t, "grid", c->grid, 1, n);
     rkv_text_printf(t, ", \"units\": [");
     for (int l = 0; l < p->n_layer; l++)
         for (int h = 0; p->sensitivity[l].in_budget && h < units_of(p, c->per_head); h++) {
             rkv_text_printf(t, "%s      {\"layer\": %d", separator, l);
             if (c->per_head)
                 rkv_text_printf(t, ", \"kv_head\": %d", h);
-            print_numbers(t, "damage", c->damage + place(p, c, l, h), c->n_grid);
-            print_numbers(t, "se", c->se + place(p, c, l, h), c->n_grid);
+            rkv_profile_print_numbers(t, "damage", c->damage + place(p, c, l, h), 1, n);
+            rkv_profile_print_numbers(t, "se", c->se + place(p, c, l, h), 1, n);
             rkv_text_printf(t, "}");
             separator = ",\n";
         }

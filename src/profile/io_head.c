@@ -92,16 +92,16 @@ static rkv_status parse_grid(double *grid, int *n, const cJSON *s, const char *k
     if (!rkv_json_has(s, key))
         return RKV_OK;
     RKV_TRY(rkv_json_array(&array, s, key, source, e));
-    for (const cJSON *v = array->child; v; v = v->next, (*n)++) {
-        const double x = cJSON_IsNumber(v) ? v->valuedouble : (double)NAN;
-        if (*n == RKV_MAX_GRID || !(x > (*n ? grid[*n - 1] : 0.0) && x < 1.0))
-            return rkv_fail(e, RKV_E_FORMAT,
-                            "%s: key '%s', number %d is %g, expected at most %d ascending ones "
-                            "between 0 and 1",
-                            source, key, *n + 1, x, RKV_MAX_GRID);
-        grid[*n] = x;
-    }
-    return RKV_OK;
+    for (const cJSON *v = array->child; v && *n < RKV_MAX_GRID; v = v->next)
+        grid[(*n)++] = cJSON_IsNumber(v) ? v->valuedouble : (double)NAN;
+    const int size = cJSON_GetArraySize(array), i = rkv_profile_bad_share(grid, *n);
+    if (i < 0 && size == *n)
+        return RKV_OK;
+    if (i < 0)
+        return rkv_fail(e, RKV_E_FORMAT, "%s: key '%s' has %d numbers, expected at most %d", source,
+                        key, size, RKV_MAX_GRID);
+    return rkv_fail(e, RKV_E_FORMAT, "%s: key '%s', number %d is %g, expected ascending ones "
+                    "between 0 and 1", source, key, i + 1, grid[i]);
 }
 
 static rkv_status parse_rope(rkv_profile *p, const cJSON *s, const char *source, rkv_error *e)
@@ -171,26 +171,25 @@ static void put_number(rkv_text *t, const char *key, double value)
     rkv_text_number(t, value);
 }
 
-static void put_grid(rkv_text *t, const char *key, const double *grid, int n)
+static void put_next_string(rkv_text *t, const char *key, const char *value)
 {
-    rkv_text_printf(t, ", \"%s\": [", key);
-    for (int i = 0; i < n; i++) {
-        rkv_text_printf(t, i ? ", " : "");
-        rkv_text_number(t, grid[i]);
-    }
-    rkv_text_printf(t, "]");
+    rkv_text_printf(t, ", ");
+    put_string(t, key, value);
+}
+
+static void put_next_number(rkv_text *t, const char *key, double value)
+{
+    rkv_text_printf(t, ", ");
+    put_number(t, key, value);
 }
 
 static void print_model(rkv_text *t, const rkv_profile *p)
 {
     rkv_text_printf(t, "  \"model\": {");
     put_string(t, "name", p->model_name);
-    rkv_text_printf(t, ", ");
-    put_string(t, "arch", p->arch);
-    rkv_text_printf(t, ", ");
-    put_string(t, "quantization", p->quantization);
-    rkv_text_printf(t, ", ");
-    put_string(t, "fingerprint", p->fingerprint);
+    put_next_string(t, "arch", p->arch);
+    put_next_string(t, "quantization", p->quantization);
+    put_next_string(t, "fingerprint", p->fingerprint);
     rkv_text_printf(t, ", \"n_layer\": %d", p->n_layer);
     if (p->n_kv_head)
         rkv_text_printf(t, ", \"n_kv_head\": %d", p->n_kv_head);
@@ -200,30 +199,23 @@ static void print_model(rkv_text *t, const rkv_profile *p)
 static void print_measured(rkv_text *t, const rkv_profile *p)
 {
     char signals[128];
-    if (p->arithmetic) {
-        rkv_text_printf(t, ", ");
-        put_string(t, "arithmetic", p->arithmetic);
-    }
+    if (p->arithmetic)
+        put_next_string(t, "arithmetic", p->arithmetic);
     if (p->rope_scaling) {
         rkv_text_printf(t, ", \"rope\": {");
         put_number(t, "base", p->rope_base);
-        rkv_text_printf(t, ", ");
-        put_string(t, "scaling", p->rope_scaling);
-        rkv_text_printf(t, ", ");
-        put_number(t, "factor", p->rope_factor);
+        put_next_string(t, "scaling", p->rope_scaling);
+        put_next_number(t, "factor", p->rope_factor);
         rkv_text_printf(t, "}");
     }
     if (!p->selector)
         return;
     rkv_signals_print(signals, p->signals);
-    rkv_text_printf(t, ", ");
-    put_string(t, "signals", signals);
-    rkv_text_printf(t, ", ");
-    put_string(t, "selector", p->selector);
-    rkv_text_printf(t, ", ");
-    put_number(t, "damage_budget", p->damage_budget);
-    put_grid(t, "grid", p->grid, p->n_grid);
-    put_grid(t, "head_grid", p->head_grid, p->n_head_grid);
+    put_next_string(t, "signals", signals);
+    put_next_string(t, "selector", p->selector);
+    put_next_number(t, "damage_budget", p->damage_budget);
+    rkv_profile_print_numbers(t, "grid", p->grid, 1, (size_t)p->n_grid);
+    rkv_profile_print_numbers(t, "head_grid", p->head_grid, 1, (size_t)p->n_head_grid);
 }
 
 void rkv_profile_print_head(rkv_text *t, const rkv_profile *p, const char *format)
@@ -233,17 +225,14 @@ void rkv_profile_print_head(rkv_text *t, const rkv_profile *p, const char *forma
     print_model(t, p);
     rkv_text_printf(t, "  \"settings\": {");
     put_string(t, "response", p->from_answers ? "answers" : "greedy");
-    rkv_text_printf(t, ", ");
-    put_number(t, "noise", p->noise);
+    put_next_number(t, "noise", p->noise);
     rkv_text_printf(t,
                     ", \"noise_seeds\": %d, \"response_tokens\": %d, \"context\": %d, "
-                    "\"data_hash\": \"%016llx\", ",
+                    "\"data_hash\": \"%016llx\"",
                     p->n_seed, p->n_response, p->n_ctx, (unsigned long long)p->data_hash);
-    put_string(t, "perturbed", "values of all prompt tokens of one layer");
-    rkv_text_printf(t, ", ");
-    put_string(t, "signal", "KL(full || perturbed), nats, mean over fed answer tokens");
-    rkv_text_printf(t, ", ");
-    put_string(t, "tier", p->tier);
+    put_next_string(t, "perturbed", "values of all prompt tokens of one layer");
+    put_next_string(t, "signal", "KL(full || perturbed), nats, mean over fed answer tokens");
+    put_next_string(t, "tier", p->tier);
     print_measured(t, p);
     rkv_text_printf(t, "}");
 }

@@ -51,8 +51,7 @@ rkv_status rkv_profile_add_extra(rkv_profile *p, enum rkv_extra which, rkv_error
     rkv_layer_signal *s = rkv_mem_calloc((size_t)p->n_layer, sizeof *s);
     if (!s)
         return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d layers", p->n_layer);
-    for (int l = 0; l < p->n_layer; l++)
-        s[l] = (rkv_layer_signal){0, NAN, NAN, NAN};
+    rkv_profile_clear(s, p->n_layer);
     rkv_mem_free(p->extra[which]);
     p->extra[which] = s;
     return RKV_OK;

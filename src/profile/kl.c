@@ -19,6 +19,16 @@ struct rkv_kl_stream {
     double *weight;             /* [team][n_col_max] exp(ref - ref top) of one row */
 };
 
+static size_t weight_bytes(int n_col_max, const rkv_team *team)
+{
+    return (size_t)rkv_team_size(team) * (size_t)n_col_max * sizeof(double);
+}
+
+uint64_t rkv_kl_bytes(uint64_t n_row, int n_col_max, const rkv_team *team)
+{
+    return sizeof(rkv_kl_stream) + n_row * sizeof(sums) + weight_bytes(n_col_max, team);
+}
+
 rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_max, rkv_team *team,
                          rkv_error *e)
 {
@@ -27,8 +37,7 @@ rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_ma
         *s = (rkv_kl_stream){
             .n_ref = n_ref, .n_row = n_row, .n_col_max = n_col_max, .team = team};
         s->row = rkv_mem_alloc((size_t)n_row * sizeof *s->row);
-        s->weight =
-            rkv_mem_alloc((size_t)rkv_team_size(team) * (size_t)n_col_max * sizeof *s->weight);
+        s->weight = rkv_mem_alloc(weight_bytes(n_col_max, team));
     }
     if (!s || !s->row || !s->weight) {
         rkv_kl_free(s);

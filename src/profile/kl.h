@@ -14,6 +14,8 @@ rkv_status rkv_kl_create(rkv_kl_stream **out, int n_ref, int n_row, int n_col_ma
 void rkv_kl_add(rkv_kl_stream *s, const float *logits, int n_col, int ld);
 /* kl[n_row - n_ref]: of the rows after the reference. */
 void rkv_kl_end(const rkv_kl_stream *s, double *kl);
+/* What such a stream takes, in bytes. */
+uint64_t rkv_kl_bytes(uint64_t n_row, int n_col_max, const rkv_team *team);
 void rkv_kl_free(rkv_kl_stream *s);
 
 #endif

@@ -402,6 +402,15 @@ static rkv_status run_parts(batch *b, rkv_error *e)
     return RKV_OK;
 }
 
+uint64_t rkv_measure_bytes(const rkv_measurer *c)
+{
+    const work *w = NULL;
+    const uint64_t each = sizeof *w->have + sizeof *w->variant + sizeof *w->index + sizeof *w->out;
+    return ((uint64_t)c->plan->n_item + 1) * each +
+           (uint64_t)c->o->n_response * sizeof *w->fed + sizeof *w + sizeof(part) +
+           sizeof(rkv_walk);
+}
+
 static rkv_status alloc_work(work *w, rkv_error *e)
 {
     const rkv_measurer *c = w->c;

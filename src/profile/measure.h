@@ -30,6 +30,15 @@ int64_t rkv_measure_units(const rkv_plan *p, const rkv_profile_options *o, size_
 /* The options of an example's session. */
 rkv_session_options rkv_measure_session(const rkv_measurer *c, size_t n_prompt);
 
+/* Bytes of an example at work beside its session and its walk: what is known of its variants. */
+uint64_t rkv_measure_bytes(const rkv_measurer *c);
+
+/* fit.c: how many examples go together, none of more than n_prompt tokens: one, or with a bound of
+ * memory as many as fit in it, and in what there is. n_row: examples whose numbers are kept in the
+ * end. RKV_E_MEM before any work, with the numbers and the option that would fit, when one does not
+ * fit in the machine's memory, its cgroup, RLIMIT_AS or RLIMIT_DATA. */
+rkv_status rkv_measure_fit(int *n, const rkv_measurer *c, size_t n_prompt, int n_row, rkv_error *e);
+
 /* Measures n >= 1 examples together, so that each layer's weights are read once for all of them in
  * prefill and in the walks, and once for each token of the answers; as far as c->resume does not
  * hold their numbers, and keeps them there as they come. Each gets the numbers that it gets alone.

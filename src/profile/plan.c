@@ -8,8 +8,8 @@
 
 #include "base/mem.h"
 
-/* Names of signals, and what they ask of each layer. units: 0 the layer, 1 each KV head. repeats:
- * seeds, or points of a grid; none of either for estimates. */
+/* Names of signals, and what they ask of each layer, or with HEAD_GRID of each of its KV heads: so
+ * many variants, by seeds or points of a grid. Estimates ask for none. */
 static const struct signal {
     const char *name, *kind;
     unsigned bit;

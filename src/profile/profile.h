@@ -83,7 +83,6 @@ struct rkv_profile {
     rkv_curves *curves;         /* at most one of each kind and unit */
 };
 
-
 extern const char *const rkv_order_name[RKV_ORDER_COUNT];
 
 /* An empty profile of a model: names, fingerprint, layers. RKV_E_MEM. */
@@ -112,6 +111,15 @@ rkv_status rkv_profile_parse_curves(rkv_profile *p, const cJSON *root, const cha
 void rkv_signals_print(char *into, unsigned signals);
 rkv_status rkv_signals_parse(unsigned *out, const char *list, rkv_error *e);
 
+/* io.c: a member with the comma before it, the numbers x[0], x[stride], ...; n of them. */
+void rkv_profile_print_numbers(rkv_text *t, const char *key, const double *x, size_t stride,
+                               size_t n);
+/* Index of the first share that is not above the one before it, or not between 0 and 1; -1: none
+ * is so. */
+int rkv_profile_bad_share(const double *grid, int n);
+/* Every layer left out, and not measured. */
+void rkv_profile_clear(rkv_layer_signal *s, int n_layer);
+
 /* io_head.c: format, model and settings, the first members of a JSON object; and back into a zeroed
  * profile, whose layers it makes. */
 void rkv_profile_print_head(rkv_text *t, const rkv_profile *p, const char *format);
@@ -127,9 +135,8 @@ void rkv_profile_print_signals(rkv_text *t, const rkv_profile *p);
 rkv_status rkv_profile_parse_signals(rkv_profile *p, const cJSON *root, const char *source,
                                      rkv_error *e);
 
-/* From and to JSON text. source: file name for messages. */
+/* From JSON text. source: file name for messages. */
 rkv_status rkv_profile_parse(rkv_profile **out, const char *text, size_t n, const char *source,
                              rkv_error *e);
-rkv_status rkv_profile_print(const rkv_profile *p, char **text, size_t *n, rkv_error *e);
 
 #endif

@@ -1,6 +1,6 @@
 /* A profile in words. */
 #include "config.h"
-#include "profile/profile.h"
+#include "profile/table.h"
 
 #include <math.h>
 
@@ -61,6 +61,23 @@ static void report_orders(rkv_text *t, const rkv_profile *p)
         rkv_text_printf(t, "\n");
 }
 
+/* The widest interval, and what more examples would make of it: it narrows as 1 / sqrt(n). */
+static void report_widest(rkv_text *t, const rkv_profile *p)
+{
+    const rkv_diagnostics *d = &p->diagnostics;
+    const double widest = 100.0 * d->widest;
+    int layer;
+    rkv_certainty_widest(p->certainty, p, &layer);
+    if (!d->n_more)
+        rkv_text_printf(t, ": every budget is known to +-%.1f %% of the mean, the widest interval "
+                        "is that of layer %d\n", widest, layer);
+    else
+        rkv_text_printf(t, ": the widest interval of a budget is that of layer %d, +-%.1f %% of "
+                        "the mean; for +-%g %% about %d more examples are needed, and as many "
+                        "again as now give about +-%.1f %%\n", layer, widest, 100.0 * RKV_STABLE,
+                        d->n_more, widest / sqrt(2.0));
+}
+
 static void report_certainty(rkv_text *t, const rkv_profile *p)
 {
     const rkv_diagnostics *d = &p->diagnostics;
@@ -76,12 +93,8 @@ static void report_certainty(rkv_text *t, const rkv_profile *p)
         rkv_text_printf(t, "; one layer in the budget: nothing to divide\n");
     else if (!d->known || isnan(d->widest))
         rkv_text_printf(t, "; two or more are needed to tell how sure the budgets are\n");
-    else if (d->n_more)
-        rkv_text_printf(t, ": the widest interval of a budget is +-%.1f %% of the mean; for +-%g "
-                        "%% about %d more examples are needed\n", 100.0 * d->widest,
-                        100.0 * RKV_STABLE, d->n_more);
     else
-        rkv_text_printf(t, ": every budget is known to +-%.1f %% of the mean\n", 100.0 * d->widest);
+        report_widest(t, p);
 }
 
 rkv_status rkv_profile_report(const rkv_profile *p, char **text, rkv_error *e)

@@ -17,21 +17,36 @@ struct rkv_resume {
     char path[1024];
 };
 
-static rkv_status failed(const rkv_resume *r, const char *what, rkv_error *e)
+/* writes: what failed was to keep something. A file that SQLite cannot make sense of is an input
+ * all the same. */
+static rkv_status failed(const rkv_resume *r, int writes, const char *what, rkv_error *e)
 {
     const int code = r->db ? sqlite3_errcode(r->db) & 0xff : SQLITE_NOMEM;
     const int cause = code == SQLITE_CANTOPEN || code == SQLITE_IOERR
                           ? sqlite3_system_errno(r->db) : 0;
-    const char *hint = code == SQLITE_CORRUPT || code == SQLITE_NOTADB ? "; remove the folder"
-                       : code == SQLITE_BUSY ? "; another process uses the folder" : "";
-    return rkv_fail(e, RKV_E_IO, "%s: %s: %s%s%s%s", r->path, what,
+    const int damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
+    const rkv_status s = code == SQLITE_NOMEM                           ? RKV_E_MEM
+                         : !writes || damaged || code == SQLITE_ERROR ? RKV_E_IO : RKV_E_WRITE;
+    return rkv_fail(e, s, "%s: %s: %s%s%s%s", r->path, what,
                     r->db ? sqlite3_errmsg(r->db) : "out of memory", cause ? ": " : "",
-                    cause ? strerror(cause) : "", hint);
+                    cause ? strerror(cause) : "",
+                    damaged ? "; remove the folder"
+                    : code == SQLITE_BUSY ? "; another process uses the folder" : "");
 }
 
-static rkv_status run(rkv_resume *r, const char *sql, const char *what, rkv_error *e)
+static rkv_status cannot_read(const rkv_resume *r, rkv_error *e)
 {
-    return sqlite3_exec(r->db, sql, NULL, NULL, NULL) ? failed(r, what, e) : RKV_OK;
+    return failed(r, 0, "cannot read", e);
+}
+
+static rkv_status cannot_write(const rkv_resume *r, rkv_error *e)
+{
+    return failed(r, 1, "cannot write", e);
+}
+
+static rkv_status run(rkv_resume *r, const char *sql, rkv_error *e)
+{
+    return sqlite3_exec(r->db, sql, NULL, NULL, NULL) ? cannot_write(r, e) : RKV_OK;
 }
 
 /* What a row is known by: a change of any of its numbers is told. */
@@ -68,13 +83,13 @@ static rkv_status check_signature(rkv_resume *r, const char *signature, rkv_erro
     if (sqlite3_prepare_v2(r->db, "INSERT OR IGNORE INTO meta VALUES ('signature', ?)", -1, &q,
                            NULL) ||
         sqlite3_bind_text(q, 1, signature, -1, SQLITE_STATIC) || sqlite3_step(q) != SQLITE_DONE)
-        s = failed(r, "cannot write", e);
+        s = cannot_write(r, e);
     sqlite3_finalize(q);
     q = NULL;
     if (!s && (sqlite3_prepare_v2(r->db, "SELECT value FROM meta WHERE key = 'signature'", -1, &q,
                                   NULL) ||
                sqlite3_step(q) != SQLITE_ROW))
-        s = failed(r, "cannot read", e);
+        s = cannot_read(r, e);
     if (!s) {
         const char *found = (const char *)sqlite3_column_text(q, 0);
         const size_t at = found ? first_difference(found, signature) : 0;
@@ -95,7 +110,7 @@ static rkv_status make_folder(const char *dir, rkv_error *e)
     struct stat st;
     if (!mkdir(dir, 0777) || (errno == EEXIST && !stat(dir, &st) && S_ISDIR(st.st_mode)))
         return RKV_OK;
-    return rkv_fail(e, RKV_E_IO, "%s: cannot make the folder: %s", dir,
+    return rkv_fail(e, RKV_E_WRITE, "%s: cannot make the folder: %s", dir,
                     errno == EEXIST ? "not a folder" : strerror(errno));
 }
 
@@ -119,9 +134,9 @@ rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *name,
     if (snprintf(r->path, sizeof r->path, "%s/%s.sqlite", dir, name) >= (int)sizeof r->path)
         s = rkv_fail(e, RKV_E_ARG, "%.100s...: the path is too long", dir);
     if (!s && sqlite3_open(r->path, &r->db))
-        s = failed(r, "cannot open", e);
+        s = failed(r, 1, "cannot open", e);
     if (!s && rkv_db_set_up(r->db, tables))
-        s = failed(r, "cannot prepare the database", e);
+        s = failed(r, 1, "cannot prepare the database", e);
     if (!s)
         s = check_signature(r, signature, e);
     if (s) {
@@ -150,13 +165,25 @@ static rkv_status prepare(rkv_resume *r, sqlite3_stmt **q, const char *sql, int 
 {
     *q = NULL;
     if (sqlite3_prepare_v2(r->db, sql, -1, q, NULL) || sqlite3_bind_int(*q, 1, i))
-        return failed(r, "cannot prepare a statement", e);
+        return failed(r, 0, "cannot prepare a statement", e);
     return RKV_OK;
 }
 
-static rkv_status cannot(const rkv_resume *r, int writes, rkv_error *e)
+/* From a row of state, fed and sum; 0: it cannot be one that was stored. */
+static int take_example(sqlite3_stmt *q, int i, enum rkv_example_state *state, int32_t *fed,
+                        int n_max, int *n_fed)
 {
-    return failed(r, writes ? "cannot write" : "cannot read", e);
+    const int found = sqlite3_column_int(q, 0), bytes = sqlite3_column_bytes(q, 1);
+    const int n = bytes / (int)sizeof *fed, used = found == RKV_EXAMPLE_USED;
+    if (found < RKV_EXAMPLE_USED || found > RKV_EXAMPLE_LONG ||
+        sqlite3_column_int64(q, 2) != sum_of(i, found, sqlite3_column_blob(q, 1), (size_t)bytes) ||
+        (used && (n < 1 || n > n_max || bytes % (int)sizeof *fed)))
+        return 0;
+    *state = (enum rkv_example_state)found;
+    *n_fed = used ? n : 0;
+    if (used)
+        memcpy(fed, sqlite3_column_blob(q, 1), (size_t)bytes);
+    return 1;
 }
 
 rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, int32_t *fed,
@@ -169,23 +196,10 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, i
     sqlite3_stmt *q;
     rkv_status s = prepare(r, &q, "SELECT state, fed, sum FROM example WHERE i = ?", i, e);
     const int step = s ? SQLITE_DONE : sqlite3_step(q);
-    if (step != SQLITE_ROW && step != SQLITE_DONE) {
-        s = cannot(r, 0, e);
-    } else if (step == SQLITE_ROW) {
-        const int found = sqlite3_column_int(q, 0), bytes = sqlite3_column_bytes(q, 1);
-        const int n = bytes / (int)sizeof *fed;
-        if (found < RKV_EXAMPLE_USED || found > RKV_EXAMPLE_LONG ||
-            sqlite3_column_int64(q, 2) !=
-                sum_of(i, found, sqlite3_column_blob(q, 1), (size_t)bytes) ||
-            (found == RKV_EXAMPLE_USED && (n < 1 || n > n_max || bytes % (int)sizeof *fed))) {
-            s = rkv_resume_damaged(r, i, e);
-        } else {
-            *state = (enum rkv_example_state)found;
-            *n_fed = found == RKV_EXAMPLE_USED ? n : 0;
-            if (*n_fed)
-                memcpy(fed, sqlite3_column_blob(q, 1), (size_t)bytes);
-        }
-    }
+    if (step != SQLITE_ROW && step != SQLITE_DONE)
+        s = cannot_read(r, e);
+    else if (step == SQLITE_ROW && !take_example(q, i, state, fed, n_max, n_fed))
+        s = rkv_resume_damaged(r, i, e);
     sqlite3_finalize(q);
     return s;
 }
@@ -201,7 +215,7 @@ rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, co
                sqlite3_bind_blob(q, 3, fed, n_fed * (int)sizeof *fed, SQLITE_STATIC) ||
                sqlite3_bind_int64(q, 4, sum_of(i, state, fed, (size_t)n_fed * sizeof *fed)) ||
                sqlite3_step(q) != SQLITE_DONE))
-        s = cannot(r, 1, e);
+        s = cannot_write(r, e);
     sqlite3_finalize(q);
     return s;
 }
@@ -228,7 +242,7 @@ rkv_status rkv_resume_get_outcomes(rkv_resume *r, int i, rkv_outcome *out, uint8
         }
     }
     if (!s && step != SQLITE_DONE)
-        s = cannot(r, 0, e);
+        s = cannot_read(r, e);
     sqlite3_finalize(q);
     return s;
 }
@@ -244,7 +258,7 @@ static rkv_status insert_outcomes(rkv_resume *r, int i, const rkv_outcome *out, 
             sqlite3_bind_double(q, 4, o->local) ||
             sqlite3_bind_int64(q, 5, sum_of_outcome(i, index[j], o)) ||
             sqlite3_step(q) != SQLITE_DONE || sqlite3_reset(q))
-            s = cannot(r, 1, e);
+            s = cannot_write(r, e);
     }
     sqlite3_finalize(q);
     return s;
@@ -257,7 +271,7 @@ static rkv_status insert_errors(rkv_resume *r, int i, const double *error, size_
     if (!s && (sqlite3_bind_blob64(q, 2, error, n * sizeof *error, SQLITE_STATIC) ||
                sqlite3_bind_int64(q, 3, sum_of(i, 0, error, n * sizeof *error)) ||
                sqlite3_step(q) != SQLITE_DONE))
-        s = cannot(r, 1, e);
+        s = cannot_write(r, e);
     sqlite3_finalize(q);
     return s;
 }
@@ -267,12 +281,12 @@ rkv_status rkv_resume_put_outcomes(rkv_resume *r, int i, const rkv_outcome *out,
 {
     if (!r)
         return RKV_OK;
-    RKV_TRY(run(r, "BEGIN IMMEDIATE", "cannot write", e));
+    RKV_TRY(run(r, "BEGIN IMMEDIATE", e));
     rkv_status s = insert_outcomes(r, i, out, index, n, e);
     if (!s && error)
         s = insert_errors(r, i, error, n_error, e);
     if (!s)
-        s = run(r, "COMMIT", "cannot write", e);
+        s = run(r, "COMMIT", e);
     if (s)
         sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
     return s;
@@ -288,7 +302,7 @@ rkv_status rkv_resume_get_errors(rkv_resume *r, int i, double *error, size_t n, 
     rkv_status s = prepare(r, &q, "SELECT error, sum FROM estimate WHERE i = ?", i, e);
     const int step = s ? SQLITE_DONE : sqlite3_step(q);
     if (step != SQLITE_ROW && step != SQLITE_DONE) {
-        s = cannot(r, 0, e);
+        s = cannot_read(r, e);
     } else if (step == SQLITE_ROW) {
         const size_t bytes = (size_t)sqlite3_column_bytes(q, 0);
         *have = bytes == n * sizeof *error &&

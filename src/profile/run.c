@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/bound.h"
 #include "profile/data.h"
 #include "profile/measure.h"
 #include "profile/world.h"
@@ -34,8 +33,10 @@ typedef struct job {
     int at, end, n_used;        /* examples at work: [at, end); used so far */
     int batch;                  /* examples that go together at most */
     rkv_to_measure *x;          /* [batch] */
+    int n_line;                 /* of the data that are looked at */
+    rkv_example *example;       /* [n_line] those of this shard, until they are measured */
     size_t longest;             /* prompt that is used, in tokens */
-    int64_t *units;             /* [n_example + 1] of the examples before; the last: of all */
+    int64_t *units;             /* [n_line + 1] of the examples before; the last: of all */
     int64_t found;              /* units that needed no work: resume had them */
 } job;
 
@@ -46,12 +47,10 @@ static rkv_status check_grid(const rkv_profile_options *o, rkv_error *e)
     if (o->n_grid < 0 || o->n_grid > RKV_MAX_GRID)
         return rkv_fail(e, RKV_E_ARG, "profile: a grid of %d shares, expected at most %d",
                         o->n_grid, RKV_MAX_GRID);
-    for (int i = 0; i < o->n_grid; i++)
-        if (!(o->grid[i] > (i ? o->grid[i - 1] : 0.0) && o->grid[i] < 1.0))
-            return rkv_fail(e, RKV_E_ARG,
-                            "profile: share %d of the grid is %g, expected ascending ones between "
-                            "0 and 1",
-                            i + 1, o->grid[i]);
+    const int i = rkv_profile_bad_share(o->grid, o->n_grid);
+    if (i >= 0)
+        return rkv_fail(e, RKV_E_ARG, "profile: share %d of the grid is %g, expected ascending "
+                        "ones between 0 and 1", i + 1, o->grid[i]);
     return RKV_OK;
 }
 
@@ -111,6 +110,23 @@ static rkv_status set_policy(rkv_policy *p, const rkv_profile_options *o, rkv_er
     return RKV_OK;
 }
 
+static rkv_status check_model(const rkv_model *m, const rkv_profile_options *o, rkv_error *e)
+{
+    if (!m->arch)
+        return rkv_fail(e, RKV_E_ARG, "profile: a model loaded for its tokenizer only");
+    const int n_sliding = rkv_model_get_info(m)->n_layer_sliding;
+    if (n_sliding == m->config.n_layer)
+        return rkv_fail(e, RKV_E_UNSUPPORTED, "profile: every layer has a sliding window: no cache "
+                        "to divide, no profile is needed");
+    /* A longer answer would push prompt tokens out of sliding layers before the walk needs them. */
+    if (n_sliding && !o->from_answers && o->n_response > RKV_SLIDING_ROOM)
+        return rkv_fail(e, RKV_E_ARG,
+                        "profile: %d response tokens, at most %d of the model's own answer with "
+                        "sliding-window layers",
+                        o->n_response, RKV_SLIDING_ROOM);
+    return RKV_OK;
+}
+
 /* ---- some examples at a time ---- */
 
 static int report(void *ctx, int64_t done)
@@ -121,40 +137,31 @@ static int report(void *ctx, int64_t done)
     return o->progress
                ? o->progress(o->progress_ctx, "profile",
                              j->units[j->at] + (done < most ? done : most) - j->found,
-                             j->units[j->table->n_example] - j->found)
+                             j->units[j->n_line] - j->found)
                : 0;
 }
 
 /* The next examples to be measured into j->x[n]; those before j->end that are not among them are of
  * another shard, or too long. */
-static rkv_status take(job *j, int *n, rkv_error *e)
+static int take(job *j)
 {
-    const rkv_table *t = j->table;
-    *n = 0;
-    for (j->end = j->at; j->end < t->n_example && *n < j->batch; j->end++) {
-        rkv_to_measure *x = &j->x[*n];
-        if (!rkv_table_has(t, j->end))
+    int n = 0;
+    for (j->end = j->at; j->end < j->table->n_example && n < j->batch; j->end++) {
+        rkv_measured *row = &j->table->row[j->end];
+        if (!rkv_table_has(j->table, j->end) || row->state == RKV_EXAMPLE_LONG)
             continue;
-        *x = (rkv_to_measure){.example = j->end, .row = &t->row[j->end]};
-        RKV_TRY(rkv_data_example(&x->x, &j->data, j->end, j->m, j->o->from_answers, e));
-        if (x->x.n_prompt > (size_t)t->head->n_ctx) {
-            x->row->state = RKV_EXAMPLE_LONG;
-            rkv_example_free(&x->x);
-        } else {
-            ++*n;
-        }
+        j->x[n++] = (rkv_to_measure){j->end, j->example[j->end], row};
+        j->example[j->end] = (rkv_example){0};
     }
-    return RKV_OK;
+    return n;
 }
 
 static rkv_status run_batch(job *j, rkv_error *e)
 {
-    int n;
-    rkv_status s = take(j, &n, e);
-    if (!s && n) {
-        s = rkv_measure(&j->measurer, j->x, n, e);
+    const int n = take(j);
+    const rkv_status s = n ? rkv_measure(&j->measurer, j->x, n, e) : RKV_OK;
+    if (!s && n)
         j->found += j->measurer.skipped;
-    }
     for (int i = 0; i < n; i++)
         rkv_example_free(&j->x[i].x);
     return s;
@@ -166,19 +173,22 @@ static rkv_status enough(job *j, int i, int *stop, rkv_error *e)
     rkv_table *t = j->table;
     const int n_example = t->n_example, used = t->row[i].state == RKV_EXAMPLE_USED;
     double widest;
+    int layer;
     j->n_used += used;
     *stop = j->o->n_used_max && j->n_used >= j->o->n_used_max;
     rkv_status s = RKV_OK;
     t->n_example = i + 1;
     if (!*stop && j->o->until_stable && used && j->n_used >= MIN_STABLE) {
-        s = rkv_table_widest(&widest, t, e);
+        s = rkv_table_widest(&widest, &layer, t, e);
         *stop = !s && widest <= RKV_STABLE;
         if (!s)
-            rkv_log(RKV_LOG_INFO, "after %d examples the widest interval of a budget is +-%.2f %% "
-                    "of the mean", j->n_used, 100.0 * widest);
+            rkv_log(RKV_LOG_INFO, "after %d examples the widest interval of a budget, that of "
+                    "layer %d, is +-%.2f %% of the mean", j->n_used, layer, 100.0 * widest);
     }
     if (!*stop)
         t->n_example = n_example;
+    for (int k = t->n_example; k < n_example; k++)      /* of the same batch, and not needed */
+        rkv_measured_free(&t->row[k]);
     return s;
 }
 
@@ -199,71 +209,58 @@ static rkv_status run_all(job *j, rkv_error *e)
     return RKV_OK;
 }
 
-/* What a walk keeps beside its rows, for one example. */
-static uint64_t walk_bytes(const job *j)
-{
-    const rkv_config *c = &j->m->config;
-    const uint64_t fed = (uint64_t)j->o->n_response, d = (uint64_t)c->d_model;
-    const uint64_t saved = ((uint64_t)c->n_layer + 1) * fed * d;
-    const uint64_t diff = (uint64_t)j->table->head->n_grid * fed * (uint64_t)c->n_head *
-                          (uint64_t)c->d_head;
-    const uint64_t score = (uint64_t)c->n_kv_head * (uint64_t)j->longest;
-    return (saved + diff + score) * sizeof(float);
-}
-
-/* How many examples go together: one, or as many as fit in the bound of memory. */
+/* How many examples go together, and their places. */
 static rkv_status set_batch(job *j, rkv_error *e)
 {
-    enum { MOST = 256 };
-    const rkv_plan *p = &j->table->plan;
-    const int64_t rows = ((int64_t)p->n_main + 1) * j->o->n_response;
-    const int n_row = j->o->batch_rows && j->o->batch_rows < rows ? j->o->batch_rows : (int)rows;
-    rkv_session *s;
-    int streams = 0;
+    int n_row = 0;
+    for (int i = 0; i < j->n_line; i++)
+        n_row += j->example[i].prompt != NULL;
     j->batch = 1;
-    if (!j->o->memory || !j->longest)
-        return RKV_OK;
-    const rkv_session_options so = rkv_measure_session(&j->measurer, j->longest);
-    RKV_TRY(rkv_session_create(&s, j->m, &so, e));
-    rkv_bound b = rkv_bound_of(s, (int)j->longest, j->o->n_response, n_row);
-    rkv_session_free(s);
-    b.example += walk_bytes(j);
-    b.whole = j->m->streams ? b.streamed : b.whole;
-    RKV_TRY(rkv_bound_fit(&j->batch, &streams, &b, MOST, j->o->memory, e));
-    if (streams && !j->m->streams)
-        return rkv_fail(e, RKV_E_MEM, "the weights take %.1f MiB of the bound of %.1f MiB: read "
-                        "them by layers (load mode stream)", (double)b.whole / 0x1p20,
-                        (double)j->o->memory / 0x1p20);
-    rkv_log(RKV_LOG_INFO, "%d examples at a time, %.1f MiB each, beside %.1f MiB", j->batch,
-            (double)b.example / 0x1p20, (double)(b.fixed + b.whole) / 0x1p20);
-    return RKV_OK;
+    if (j->longest)
+        RKV_TRY(rkv_measure_fit(&j->batch, &j->measurer, j->longest, n_row, e));
+    j->x = rkv_mem_calloc((size_t)j->batch, sizeof *j->x);
+    return j->x ? RKV_OK : rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples",
+                                    j->batch);
 }
 
 /* ---- before it ---- */
 
-/* Each line is read before the work begins: a bad one is told now, and how much work there is. */
+/* One line of this shard, into j->example. *n: those that are sure to be measured so far. */
+static rkv_status look_at_line(job *j, int i, int *n, rkv_error *e)
+{
+    const rkv_table *t = j->table;
+    const int most = j->o->n_used_max;
+    rkv_example *x = &j->example[i];
+    RKV_TRY(rkv_data_example(x, &j->data, i, j->m, j->o->from_answers, e));
+    if (x->n_prompt > (size_t)t->head->n_ctx) {
+        t->row[i].state = RKV_EXAMPLE_LONG;
+        rkv_example_free(x);
+    } else if (!most || *n < most) {
+        ++*n;
+        j->units[i + 1] = rkv_measure_units(&t->plan, j->o, x->n_prompt);
+        if (x->n_prompt > j->longest)
+            j->longest = x->n_prompt;
+    }
+    return RKV_OK;
+}
+
+/* Each line of this shard is read once, before the work begins: a bad one is told now, and how much
+ * work there is. */
 static rkv_status look_at_lines(job *j, rkv_error *e)
 {
     const rkv_table *t = j->table;
-    j->units = rkv_mem_calloc((size_t)t->n_example + 1, sizeof *j->units);
-    if (!j->units)
-        return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", t->n_example);
-    const int most = j->o->n_used_max;
     int n = 0;
-    for (j->at = 0; j->at < t->n_example; j->at++) {
-        rkv_example x;
-        RKV_TRY(rkv_data_example(&x, &j->data, j->at, j->m, j->o->from_answers, e));
-        const int works = rkv_table_has(t, j->at) && x.n_prompt <= (size_t)t->head->n_ctx &&
-                          !(most && n >= most);
-        n += works;
-        j->units[j->at + 1] =
-            j->units[j->at] + (works ? rkv_measure_units(&t->plan, j->o, x.n_prompt) : 0);
-        if (works && x.n_prompt > j->longest)
-            j->longest = x.n_prompt;
-        rkv_example_free(&x);
-        if (j->o->progress && j->o->progress(j->o->progress_ctx, "data", j->at + 1, t->n_example))
+    j->units = rkv_mem_calloc((size_t)j->n_line + 1, sizeof *j->units);
+    j->example = rkv_mem_calloc((size_t)j->n_line, sizeof *j->example);
+    if (!j->units || !j->example)
+        return rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples", j->n_line);
+    for (int i = 0; i < j->n_line; i++) {
+        if (rkv_table_has(t, i))
+            RKV_TRY(look_at_line(j, i, &n, e));
+        j->units[i + 1] += j->units[i];
+        if (j->o->progress && j->o->progress(j->o->progress_ctx, "data", i + 1, j->n_line))
             return rkv_fail(e, RKV_E_CANCELLED, "interrupted at line %d of the data",
-                            j->data.number[j->at]);
+                            j->data.number[i]);
     }
     return RKV_OK;
 }
@@ -285,25 +282,33 @@ static void warn_of_short_prompts(const job *j)
                 100.0 * least / (double)j->longest);
 }
 
-static rkv_status open_resume(job *j, rkv_error *e)
+/* All that the numbers depend on, as items with a comma between them. */
+static void sign(char *signature, size_t size, const job *j)
 {
-    char signature[1024], signals[128], grid[512] = "";
+    char signals[128], grid[512] = "";
     const rkv_model_info *i = rkv_model_get_info(j->m);
     const rkv_profile_options *o = j->o;
     const rkv_profile *h = j->table->head;
-    if (!o->resume_dir)
-        return RKV_OK;
     rkv_signals_print(signals, h->signals);
     for (char *c = signals; *c; c++)            /* a comma ends an item of the signature */
         *c = *c == ',' ? ' ' : *c;
     for (int g = 0, n = 0; g < h->n_grid; g++)
         n += snprintf(grid + n, sizeof grid - (size_t)n, " %.9g", h->grid[g]);
-    snprintf(signature, sizeof signature,
+    snprintf(signature, size,
              "model %s, data %016llx, response %s %d, noise %.17g, seeds %d, context %d, tier %s, "
              "arithmetic %s, signals %s, selector %s, damage %.17g, grid%s, layout 3",
              i->fingerprint, (unsigned long long)j->data.hash,
              o->from_answers ? "answers" : "greedy", o->n_response, o->noise, o->n_seed, o->n_ctx,
              i->tier, i->arithmetic, signals, h->selector, o->damage_budget, grid);
+}
+
+static rkv_status open_resume(job *j, rkv_error *e)
+{
+    char signature[1024];
+    const rkv_profile_options *o = j->o;
+    if (!o->resume_dir)
+        return RKV_OK;
+    sign(signature, sizeof signature, j);
     /* Ranks cannot share a database: some file systems of clusters do not lock. */
     char name[48] = "profile";
     if (o->ranks && o->n_shard > 1)
@@ -365,6 +370,7 @@ static rkv_status start(job *j, rkv_error *e)
                                                                         : j->data.n_line;
     RKV_TRY(make_head(&head, j, e));
     RKV_TRY(rkv_table_create(&j->table, head, n, e));
+    j->n_line = n;
     if (o->n_shard) {
         j->table->shard = o->shard;
         j->table->n_shard = o->n_shard;
@@ -378,10 +384,19 @@ static rkv_status start(job *j, rkv_error *e)
     j->measurer.resume = j->resume;
     j->measurer.report = report;
     j->measurer.ctx = j;
-    RKV_TRY(set_batch(j, e));
-    j->x = rkv_mem_calloc((size_t)j->batch, sizeof *j->x);
-    return j->x ? RKV_OK : rkv_fail(e, RKV_E_MEM, "profile: out of memory for %d examples",
-                                    j->batch);
+    return set_batch(j, e);
+}
+
+/* All but the table. */
+static void end(job *j)
+{
+    rkv_resume_close(j->resume);
+    rkv_data_free(&j->data);
+    for (int i = 0; j->example && i < j->n_line; i++)
+        rkv_example_free(&j->example[i]);
+    rkv_mem_free(j->example);
+    rkv_mem_free(j->units);
+    rkv_mem_free(j->x);
 }
 
 rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_path,
@@ -391,26 +406,12 @@ rkv_status rkv_table_run(rkv_table **out, const rkv_model *m, const char *jsonl_
     job j = {.m = m, .o = options ? options : &def};
     RKV_TRY(check(j.o, e));
     RKV_TRY(set_policy(&j.measurer.policy, j.o, e));
-    if (!m->arch)
-        return rkv_fail(e, RKV_E_ARG, "profile: a model loaded for its tokenizer only");
-    if (rkv_model_get_info(m)->n_layer_sliding == m->config.n_layer)
-        return rkv_fail(e, RKV_E_UNSUPPORTED, "profile: every layer has a sliding window: no cache "
-                        "to divide, no profile is needed");
-    /* A longer answer would push prompt tokens out of sliding layers before the walk needs them. */
-    if (rkv_model_get_info(m)->n_layer_sliding && !j.o->from_answers &&
-        j.o->n_response > RKV_SLIDING_ROOM)
-        return rkv_fail(e, RKV_E_ARG,
-                        "profile: %d response tokens, at most %d of the model's own answer with "
-                        "sliding-window layers",
-                        j.o->n_response, RKV_SLIDING_ROOM);
+    RKV_TRY(check_model(m, j.o, e));
     RKV_TRY(rkv_data_load(&j.data, jsonl_path, e));
     rkv_status s = start(&j, e);
     if (!s)
         s = run_all(&j, e);
-    rkv_resume_close(j.resume);
-    rkv_data_free(&j.data);
-    rkv_mem_free(j.units);
-    rkv_mem_free(j.x);
+    end(&j);
     if (s) {
         rkv_table_free(j.table);
         return s;

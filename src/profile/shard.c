@@ -28,22 +28,11 @@ static void print_row(rkv_text *t, const rkv_table *table, int i)
     const rkv_plan *p = &table->plan;
     rkv_text_printf(t, "    {\"example\": %d, \"state\": \"%s\"", i, state_name[row->state]);
     if (row->state == RKV_EXAMPLE_USED) {
-        rkv_text_printf(t, ", \"fed\": %d, \"kl\": [", row->n_fed);
-        for (int v = 0; v < p->n_item; v++) {
-            rkv_text_printf(t, v ? ", " : "");
-            rkv_text_number(t, row->out[v].kl);
-        }
-        rkv_text_printf(t, "], \"local\": [");
-        for (int v = 0; v < p->n_item; v++) {
-            rkv_text_printf(t, v ? ", " : "");
-            rkv_text_number(t, row->out[v].local);
-        }
-        rkv_text_printf(t, "], \"error\": [");
-        for (size_t u = 0; u < p->n_error; u++) {
-            rkv_text_printf(t, u ? ", " : "");
-            rkv_text_number(t, row->error[u]);
-        }
-        rkv_text_printf(t, "]");
+        const size_t n = (size_t)p->n_item, stride = sizeof *row->out / sizeof(double);
+        rkv_text_printf(t, ", \"fed\": %d", row->n_fed);
+        rkv_profile_print_numbers(t, "kl", &row->out->kl, stride, n);
+        rkv_profile_print_numbers(t, "local", &row->out->local, stride, n);
+        rkv_profile_print_numbers(t, "error", row->error, 1, p->n_error);
     }
     rkv_text_printf(t, "}");
 }
@@ -269,23 +258,30 @@ static int value_length(const char *v)
     return n < MOST ? (int)n : MOST;
 }
 
+/* Past the closing quote of the last key that ends before byte i of JSON; 0: there is none. */
+static size_t key_end(const char *text, size_t i)
+{
+    while (i > 1 && (text[i - 1] != '"' || text[i] != ':'))
+        i--;
+    return i > 1 ? i : 0;
+}
+
 /* The member of text a, a head as JSON, in which b first differs, and its two values. */
 static void differing_member(char *out, size_t n, const char *a, const char *b)
 {
-    size_t i = 0;
-    while (a[i] && a[i] == b[i])
-        i++;
-    while (i > 1 && (a[i - 1] != '"' || a[i] != ':'))
-        i--;
-    size_t start = i > 1 ? i - 1 : 0;
-    while (start > 0 && a[start - 1] != '"')
-        start--;
-    if (i < 2) {
+    size_t same = 0;
+    while (a[same] && a[same] == b[same])
+        same++;
+    const size_t end = key_end(a, same);
+    if (!end) {
         snprintf(out, n, "'format'");
         return;
     }
-    const int length = (int)(i - 1 - start);
-    const char *key = a + start, *x = a + i + 2, *y = b + i + 2;
+    size_t start = end - 1;
+    while (start > 0 && a[start - 1] != '"')
+        start--;
+    const int length = (int)(end - 1 - start);
+    const char *key = a + start, *x = a + end + 2, *y = b + end + 2;    /* past ": " */
     const int is_name = length == 4 && !memcmp(key, "name", 4);
     const int is_tier = length == 4 && !memcmp(key, "tier", 4);
     snprintf(out, n, "'%.*s' (%.*s and %.*s)%s", is_name ? 5 : length, is_name ? "model" : key,

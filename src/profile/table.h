@@ -88,10 +88,11 @@ int rkv_curves_point(const rkv_curves *c, double share);
 /* Estimated damage of a layer at p's damage_budget: the sum over its heads at the nearest point of
  * c, curves of p per head. */
 double rkv_curves_layer_damage(const rkv_profile *p, const rkv_curves *c, int l);
-/* Half width of the widest interval of a budget; NaN when there are none. */
-double rkv_certainty_widest(const rkv_layer_certainty *c, const rkv_profile *p);
+/* Half width of the widest interval of a budget, and the first layer that has it; NaN and -1 when
+ * there are none. */
+double rkv_certainty_widest(const rkv_layer_certainty *c, const rkv_profile *p, int *layer);
 /* The same of a table's used rows so far. RKV_E_MEM. */
-rkv_status rkv_table_widest(double *out, const rkv_table *t, rkv_error *e);
+rkv_status rkv_table_widest(double *out, int *layer, const rkv_table *t, rkv_error *e);
 /* p->certainty and p->diagnostics, all else being there. RKV_E_MEM. */
 rkv_status rkv_diagnose(rkv_profile *p, const double *s, int n, rkv_error *e);
 

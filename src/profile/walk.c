@@ -19,11 +19,6 @@ typedef struct walks {          /* that go in step */
     rkv_panels panel[RKV_W_COUNT];
 } walks;
 
-static size_t group_floats(const walk *w)
-{
-    return (size_t)w->n_fed * (size_t)w->m->config.d_model;
-}
-
 /* ---- what is asked for ---- */
 
 static rkv_status check_variant(const walk *w, int i, rkv_error *e)
@@ -47,13 +42,13 @@ static rkv_status check_variant(const walk *w, int i, rkv_error *e)
 }
 
 /* Whether tokens are selected, and can be. */
-static rkv_status check_selection(walk *w, int *selects, rkv_error *e)
+static rkv_status check_selection(walk *w, rkv_error *e)
 {
     const rkv_walk_options *o = w->in->o;
-    *selects = o->error != NULL;
+    w->selects = o->error != NULL;
     for (int i = 0; i < w->in->n_variant; i++)
-        *selects |= w->in->v[i].what->selects;
-    if (!*selects)
+        w->selects |= w->in->v[i].what->selects;
+    if (!w->selects)
         return RKV_OK;
     for (int g = 0; o->error && g < o->n_grid; g++)
         if (!(o->grid[g] > 0.0 && o->grid[g] <= 1.0))
@@ -68,30 +63,26 @@ static rkv_status check_selection(walk *w, int *selects, rkv_error *e)
     return rkv_session_check_compress(w->s, &w->policy, e);
 }
 
-static rkv_status alloc(walk *w, int selects, rkv_error *e)
+/* NULL for no bytes. */
+static void *take(size_t n, int *lost)
 {
-    const rkv_config *c = &w->m->config;
-    const size_t n_fed = (size_t)w->n_fed, n_kv_head = (size_t)c->n_kv_head,
-                 table = n_fed * (size_t)w->m->rope[0].n_pair, group = group_floats(w);
-    const int errors = w->in->o->error != NULL;
-    w->tables = rkv_mem_alloc(2 * (size_t)w->m->n_rope * table * sizeof *w->tables);
-    w->pos = rkv_mem_alloc((size_t)walk_chunk(w) * n_fed * sizeof *w->pos);
-    if (w->n_pass > 1)
-        w->saved = rkv_mem_alloc(
-            rkv_mem_product((size_t)c->n_layer + 1, group * sizeof *w->saved));
-    if (selects)
-        w->score = rkv_mem_alloc(
-            rkv_mem_product(n_kv_head, (size_t)w->n_prompt * sizeof *w->score));
-    if (errors) {
-        const size_t row = (size_t)c->n_head * (size_t)c->d_head;
-        w->diff = rkv_mem_alloc(
-            rkv_mem_product((size_t)w->in->o->n_grid, n_fed * row * sizeof *w->diff));
-        w->whole = rkv_mem_alloc(n_fed * sizeof *w->whole);
-    }
-    if (!w->tables || !w->pos || (w->n_pass > 1 && !w->saved) || (selects && !w->score) ||
-        (errors && (!w->diff || !w->whole)))
-        return rkv_fail(e, RKV_E_MEM, "sweep: out of memory for %d fed tokens", w->n_fed);
-    return RKV_OK;
+    void *p = n ? rkv_mem_alloc(n) : NULL;
+    *lost |= n && !p;
+    return p;
+}
+
+static rkv_status alloc(walk *w, rkv_error *e)
+{
+    const walk_bytes n = rkv_walk_bytes_of(w);
+    int lost = 0;
+    w->tables = take(n.tables, &lost);
+    w->pos = take(n.pos, &lost);
+    w->saved = take(n.saved, &lost);
+    w->score = take(n.score, &lost);
+    w->diff = take(n.diff, &lost);
+    w->whole = take(n.whole, &lost);
+    return lost ? rkv_fail(e, RKV_E_MEM, "sweep: out of memory for %d fed tokens", w->n_fed)
+                : RKV_OK;
 }
 
 static void free_walk(walk *w)
@@ -126,7 +117,6 @@ static rkv_status prepare(walk *w, rkv_error *e)
 {
     const rkv_walk_options *o = w->in->o;
     const int n = w->in->n_variant, n_error = w->m->config.n_kv_head * o->n_grid;
-    int selects;
     w->n_prompt = w->s->n_past;
     w->n_fed = w->in->n_fed;
     w->drop = rkv_perturb_find("drop");
@@ -135,11 +125,9 @@ static rkv_status prepare(walk *w, rkv_error *e)
                         w->n_fed, w->n_prompt);
     for (int i = 0; i < n; i++)
         RKV_TRY(check_variant(w, i, e));
-    RKV_TRY(check_selection(w, &selects, e));
-    const int room = o->batch_rows / w->n_fed - 1;
-    w->per_pass = !o->batch_rows || room > n ? n : room < 1 ? 1 : room;
-    w->n_pass = n ? (n + w->per_pass - 1) / w->per_pass : o->error != NULL;
-    RKV_TRY(alloc(w, selects, e));
+    RKV_TRY(check_selection(w, e));
+    rkv_walk_set_passes(w);
+    RKV_TRY(alloc(w, e));
     for (int i = 0; o->error && i < w->m->config.n_layer * n_error; i++)
         o->error[i] = (double)NAN;
     set_step(w);
@@ -170,17 +158,17 @@ static void begin_pass(walk *w, int pass, float *x)
     if (pass == 0) {
         rkv_model_embed(w->m, w->x, w->in->fed, w->n_fed);
         if (w->saved)
-            memcpy(w->saved, w->x, group_floats(w) * sizeof *w->x);
+            memcpy(w->saved, w->x, walk_group_floats(w) * sizeof *w->x);
         return;
     }
-    memcpy(w->x, w->saved + (size_t)first_layer(w) * group_floats(w),
-           group_floats(w) * sizeof *w->x);
+    memcpy(w->x, w->saved + (size_t)first_layer(w) * walk_group_floats(w),
+           walk_group_floats(w) * sizeof *w->x);
 }
 
 /* The variants of layer l join: they enter it with the reference's rows. */
 static void join(walk *w, int l)
 {
-    const size_t group = group_floats(w);
+    const size_t group = walk_group_floats(w);
     w->n_new = 0;
     while (w->n_group <= w->n && walk_variant(w, w->n_group)->layer == l) {
         memcpy(w->x + (size_t)w->n_group++ * group, w->x, group * sizeof *w->x);
@@ -209,7 +197,7 @@ static double relative_change(const walk *w, const float *reference, const float
  * have made of them. */
 static void leave(walk *w, int l)
 {
-    const size_t group = group_floats(w), bytes = group * sizeof *w->x;
+    const size_t group = walk_group_floats(w), bytes = group * sizeof *w->x;
     float *saved = w->saved ? w->saved + (size_t)(l + 1) * group : NULL;
     if (w->from_group)
         memcpy(w->x, saved, bytes);
@@ -241,7 +229,7 @@ static rkv_status run_layer(const walks *a, walk *w, int l, rkv_error *e)
     for (int g = w->from_group; g < w->n_group; g += step) {
         w->chunk_group = g;
         w->step.n_tok = (w->n_group - g < step ? w->n_group - g : step) * w->n_fed;
-        w->step.x = w->x + (size_t)g * group_floats(w);
+        w->step.x = w->x + (size_t)g * walk_group_floats(w);
         rkv_step_place(&w->step, c, w->step.n_tok, w->scratch);
         w->m->arch->layer(w->m, &w->step, l);
         const int left = w->n_group - g - step;
@@ -339,7 +327,7 @@ static rkv_status run_pass(walks *a, int pass, rkv_error *e)
         if (!in_pass(w, pass))
             continue;
         begin_pass(w, pass, x);
-        x += (size_t)(1 + w->n) * group_floats(w);
+        x += (size_t)(1 + w->n) * walk_group_floats(w);
         first = first_layer(w) < first ? first_layer(w) : first;
     }
     for (int l = first; l < a->n_layer; l++) {
@@ -361,7 +349,7 @@ static rkv_status share(walks *a, rkv_error *e)
         walk *w = &a->w[i];
         const size_t step = rkv_step_scratch(&a->m->config, walk_chunk(w) * w->n_fed);
         w->thread_floats = rkv_walk_thread_floats(w);
-        x += rkv_mem_product(1 + (size_t)w->per_pass, group_floats(w) * sizeof *a->x);
+        x += rkv_walk_bytes_of(w).x;
         scratch = step > scratch ? step : scratch;
         thread = w->thread_floats > thread ? w->thread_floats : thread;
         a->n_pass = w->n_pass > a->n_pass ? w->n_pass : a->n_pass;

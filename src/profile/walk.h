@@ -51,9 +51,9 @@ typedef struct rkv_walk_options {
  * each a sum over the d_model features (before a norm that the family may put behind), the mean
  * over positions of their ratio. Source: METHOD section 8.
  *
- * Memory beside the panels of a layer: rows of the batch times d_model floats and times 16 KiB of
- * logits; where batch_rows divides it, n_layer + 1 times the reference's rows; for errors, n_grid
- * times the rows of o.
+ * Memory (rkv_walks_bytes) beside the panels of a layer: rows of the batch times d_model floats and
+ * times 16 KiB of logits; where batch_rows divides it, n_layer + 1 times the reference's rows; for
+ * errors, n_grid times the rows of o.
  * RKV_E_ARG: a variant out of range, or something not observed; RKV_E_MEM; RKV_E_CANCELLED by the
  * session's progress, phase "sweep", or by done. */
 rkv_status rkv_walk_run(rkv_outcome *out, const rkv_session *s, const int32_t *fed, int n_fed,
@@ -74,5 +74,16 @@ typedef struct rkv_walk {       /* the arguments of one */
  * is unpacked once for all of them. Each gets the bits that it gets alone. Batches go together too,
  * so their memory adds up. The team is that of the first session. */
 rkv_status rkv_walks_run(const rkv_walk *walk, int n, rkv_error *e);
+
+typedef struct rkv_walk_shape { /* what a walk's memory depends on */
+    int n_prompt, n_fed, n_variant;
+    int batch_rows;
+    const rkv_policy *policy;   /* NULL: nothing selects */
+    int n_grid;                 /* of errors; 0: none are wanted */
+} rkv_walk_shape;
+
+/* walk_plan.c: bytes that n walks of a shape take together at their peak (rkv_walks_run), just so
+ * many, beyond what there is. s: a session with their options, whatever it holds. */
+uint64_t rkv_walks_bytes(const rkv_session *s, const rkv_walk_shape *shape, int n);
 
 #endif

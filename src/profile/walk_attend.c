@@ -50,7 +50,7 @@ size_t rkv_walk_thread_floats(const walk *w)
     const size_t n = rows * (2 * d + 4) +
                      2 * (TILE + (size_t)w->n_fed + SEGMENT) * d + 2 * (size_t)w->n_prompt +
                      rkv_attend_scratch(&w->m->backend, (int)rows, (int)d);
-    const size_t score = w->score ? rkv_session_score_floats(w->s, &w->policy, w->n_prompt) : 0;
+    const size_t score = w->selects ? rkv_session_score_floats(w->s, &w->policy, w->n_prompt) : 0;
     return ((n > score ? n : score) + 15) / 16 * 16;
 }
 

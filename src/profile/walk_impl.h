@@ -12,6 +12,7 @@ typedef struct walk {           /* one example's rows */
     rkv_policy policy;          /* of drops and errors, active whatever its budget was */
     const rkv_perturb *drop;
     int n_prompt, n_fed;
+    int selects;                /* tokens are selected, for drops or errors */
     int per_pass, n_pass;       /* variants of a pass; passes */
     int first, n;               /* variants of the pass at hand */
     int n_group;                /* groups of n_fed rows in the batch: 0 is the reference */
@@ -52,6 +53,22 @@ static inline int walk_errors(const walk *w, int l)
 {
     return w->diff && !w->from_group && !rkv_session_skips(w->s, l);
 }
+
+static inline size_t walk_group_floats(const walk *w)
+{
+    return (size_t)w->n_fed * (size_t)w->m->config.d_model;
+}
+
+/* walk_plan.c */
+
+typedef struct walk_bytes {     /* of what a walk has for itself; 0: it does without */
+    size_t tables, pos, saved, score, diff, whole;
+    size_t x;                   /* its rows among those of all */
+} walk_bytes;
+
+/* Both need what is asked for, n_prompt, n_fed and selects; the second also the passes. */
+void rkv_walk_set_passes(walk *w);
+walk_bytes rkv_walk_bytes_of(const walk *w);
 
 /* walk_attend.c */
 

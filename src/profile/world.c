@@ -177,6 +177,7 @@ rkv_status rkv_world_agree(const rkv_world *r, rkv_status mine, rkv_error *e)
     } told = {mine, ""};
     if (r->size == 1)
         return mine;
+    rkv_log(RKV_LOG_DEBUG, "rank %d of %d waits for the others", r->rank, r->size);
     /* One that only stopped because another failed is not the cause. */
     mpi.met = 0;
     int rank = !mine ? INT_MAX : mine == RKV_E_CANCELLED ? INT_MAX / 2 + r->rank : r->rank;
@@ -196,41 +197,53 @@ rkv_status rkv_world_agree(const rkv_world *r, rkv_status mine, rkv_error *e)
                                              told.text);
 }
 
+/* In pieces, so that no count overflows, and what there is no memory for can be let go. */
+enum { PIECE = 1 << 16 };
+
+static size_t piece(uint64_t n, uint64_t at)
+{
+    return n - at < PIECE ? (size_t)(n - at) : PIECE;
+}
+
+/* All of it is taken even when it cannot be kept: the sender waits for that. */
 static rkv_status receive_one(int from, rkv_world_receive *receive, void *ctx, rkv_error *e)
 {
-    uint64_t n;
-    if (mpi.Recv(&n, (int)sizeof n, mpi.byte, from, TAG_SIZE, mpi.world, MPI_STATUS_IGNORE))
-        return rkv_fail(e, RKV_E_INTERNAL, "MPI: nothing comes from rank %d", from);
-    char *bytes = rkv_mem_alloc(n ? (size_t)n : 1);
-    if (!bytes)
-        return rkv_fail(e, RKV_E_MEM, "out of memory for %llu bytes of rank %d",
-                        (unsigned long long)n, from);
+    char lost[PIECE];
+    uint64_t n = 0;
+    int bad = mpi.Recv(&n, (int)sizeof n, mpi.byte, from, TAG_SIZE, mpi.world, MPI_STATUS_IGNORE);
+    char *bytes = rkv_mem_alloc((size_t)n + 1);
+    for (uint64_t at = 0; !bad && at < n; at += PIECE)
+        bad = mpi.Recv(bytes ? bytes + at : lost, (int)piece(n, at), mpi.byte, from, TAG_DATA,
+                       mpi.world, MPI_STATUS_IGNORE);
     rkv_status s = RKV_OK;
-    if (mpi.Recv(bytes, (int)n, mpi.byte, from, TAG_DATA, mpi.world, MPI_STATUS_IGNORE))
+    if (bad)
         s = rkv_fail(e, RKV_E_INTERNAL, "MPI: nothing comes from rank %d", from);
-    if (!s)
+    else if (!bytes)
+        s = rkv_fail(e, RKV_E_MEM, "out of memory for %llu bytes of rank %d",
+                     (unsigned long long)n, from);
+    else
         s = receive(ctx, from, bytes, (size_t)n, e);
     rkv_mem_free(bytes);
     return s;
 }
 
+static rkv_status send_mine(const char *mine, uint64_t n, rkv_error *e)
+{
+    int bad = mpi.Send(&n, (int)sizeof n, mpi.byte, 0, TAG_SIZE, mpi.world);
+    for (uint64_t at = 0; !bad && at < n; at += PIECE)
+        bad = mpi.Send(mine + at, (int)piece(n, at), mpi.byte, 0, TAG_DATA, mpi.world);
+    return bad ? rkv_fail(e, RKV_E_INTERNAL, "MPI: cannot send to rank 0") : RKV_OK;
+}
+
 rkv_status rkv_world_gather(const rkv_world *r, const void *mine, size_t n,
                             rkv_world_receive *receive, void *ctx, rkv_error *e)
 {
-    const int fits = n <= INT_MAX;
-    const rkv_status s = fits ? RKV_OK : rkv_fail(e, RKV_E_ARG, "%zu bytes of one rank, at most %d",
-                                                  n, INT_MAX);
-    RKV_TRY(rkv_world_agree(r, s, e));
-    if (r->rank > 0) {
-        const uint64_t size = n;
-        if (mpi.Send(&size, (int)sizeof size, mpi.byte, 0, TAG_SIZE, mpi.world) ||
-            mpi.Send(mine, (int)n, mpi.byte, 0, TAG_DATA, mpi.world))
-            return rkv_fail(e, RKV_E_INTERNAL, "MPI: cannot send to rank 0");
-    }
+    if (r->rank > 0)
+        return send_mine(mine, n, e);
     rkv_status first = RKV_OK;
-    for (int from = 1; r->rank == 0 && from < r->size; from++) {
+    for (int from = 1; from < r->size; from++) {
         const rkv_status one = receive_one(from, receive, ctx, first ? NULL : e);
         first = first ? first : one;            /* the others must be heard all the same */
     }
-    return rkv_world_agree(r, first, e);
+    return first;
 }

@@ -27,8 +27,8 @@ int rkv_world_failed(const rkv_world *r);
 rkv_status rkv_world_agree(const rkv_world *r, rkv_status mine, rkv_error *e);
 
 /* Rank 0 receives the n bytes of every other rank, one after the other, by receive. Other ranks
- * give theirs. All ranks must call it, and learn of a failure of any: receive's, RKV_E_MEM,
- * RKV_E_ARG (more than 2^31 - 1 bytes). */
+ * give theirs. All ranks must call it, and agree on the result (rkv_world_agree), which rank 0
+ * knows first: receive's, RKV_E_MEM. */
 typedef rkv_status rkv_world_receive(void *ctx, int rank, const void *bytes, size_t n,
                                      rkv_error *e);
 rkv_status rkv_world_gather(const rkv_world *r, const void *mine, size_t n,
