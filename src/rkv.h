@@ -322,7 +322,7 @@ typedef struct rkv_policy {
     double budget;
     const rkv_profile *profile; /* ripple, reversed, local, curve, root; must outlive its use */
     const rkv_budgets *budgets; /* file; must outlive its use */
-    int window; /* last prompt tokens, which stay; snapkv's observation window, which scores: 32;
+    int window; /* last tokens, which stay; snapkv's observation window, which scores: 32;
                    0: none, where the selector does not observe by it */
     int n_sink; /* tokens beside the window that every KV head may keep: the floor; streaming and
                    expected always keep so many first ones: 4 */
@@ -395,6 +395,20 @@ typedef struct rkv_session_options {
     const char *k_type, *v_type;        /* "f16" (default), "f32", "bf16", "q8_0", "q4_0" */
     rkv_policy policy;      /* applied to the first prompt as each layer is done */
     int observe;            /* RKV_OBSERVE_ bits; 0: nothing is kept */
+    /* The decode-time budget, prompt and answer together: a mean of so many tokens per layer and KV
+     * head, in units of the policy's budget (a share is one of the prompt), is never passed. A
+     * token that would pass it evicts first: each head goes down to its share, by the policy's
+     * allocator for n_ctx tokens, of the budget less the interval, so that evictions are at least
+     * that many tokens apart. A prompt that is longer goes down to it at once. The policy's
+     * selector chooses, by its window's last queries, or by the attention of all queries so far
+     * (blend: from the prompt's last `recent` on); its window stays, and streaming's sinks. Not
+     * served, RKV_E_ARG: selectors full and expected, adakv, criticalkv, the published steps of
+     * pyramid; tova with budgets that differ inside a layer; fewer tokens than window, n_sink and
+     * interval together (told by prefill). RKV_BUDGET_NONE (default): what follows the prompt is
+     * never evicted. A budget of n_ctx tokens or more is none. */
+    rkv_budget_kind decode_kind;
+    double decode_budget;
+    int decode_interval;    /* 64 */
     rkv_progress_fn *progress;
     void *progress_ctx;
 } rkv_session_options;
@@ -411,7 +425,10 @@ RKV_API void rkv_session_free(rkv_session *s);
  * those of the last id. On failure the session holds what it held before. n >= 1. Errors: RKV_E_ARG
  * (id out of range, n_ctx exceeded, infeasible budget), RKV_E_MEM, RKV_E_CANCELLED.
  * A prompt cut into several calls gives the same bits, but for calls of one token, which
- * are rkv_session_decode: its sums are rounded elsewhere. */
+ * are rkv_session_decode: its sums are rounded elsewhere.
+ * Ids that follow a compressed or evicted cache see what is left of it, which is logged
+ * (RKV_LOG_INFO). With a decode budget in force they are taken one by one, as by
+ * rkv_session_decode, and a failure leaves the session with those before it. */
 RKV_API rkv_status rkv_session_prefill(rkv_session *s, const int32_t *ids, size_t n, rkv_error *e);
 
 /* Takes the first prompts of n_session different sessions of one model, 1 <= n_session <= 1024:
@@ -457,9 +474,18 @@ RKV_API int64_t rkv_session_n_past(const rkv_session *s);
 /* A second timeline with the same past; copies the cache. */
 RKV_API rkv_status rkv_session_fork(rkv_session **out, const rkv_session *s, rkv_error *e);
 
+/* Goes back to the first n of the session's tokens, 0 <= n <= n_past, as if no more had been taken,
+ * so that a prefix can be used again; logits are there again after the next token. RKV_E_ARG, and
+ * nothing has changed, where the cache no longer is that of n tokens: inside a compressed prompt,
+ * with a decode budget in force, or where a sliding layer has dropped what token n sees. Going back
+ * into the first prompt makes its rest the prompt and forgets what was observed. n = 0 always
+ * works. */
+RKV_API rkv_status rkv_session_rewind(rkv_session *s, int64_t n, rkv_error *e);
+
 /* Compresses the prompt of a session that observes what the policy needs (of as many last queries,
  * for RKV_OBSERVE_RECENT), prefilled once, and not yet compressed: the same kept sets as if its
- * options had held this policy. RKV_E_ARG, RKV_E_MISMATCH: nothing has changed. RKV_E_MEM: some
+ * options had held this policy. A session with a decode budget cannot be. RKV_E_ARG,
+ * RKV_E_MISMATCH: nothing has changed. RKV_E_MEM: some
  * heads may be compressed and others not, so it cannot be tried again. */
 RKV_API rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *e);
 
@@ -467,8 +493,11 @@ typedef struct rkv_kv_info {
     uint64_t bytes;         /* K and V bytes of the tokens held now */
     uint64_t bytes_full;    /* what they would be without a policy */
     int64_t n_prompt;       /* tokens of the first prompt */
-    int64_t n_kept; /* prompt tokens kept, summed over compressible layers, mean over KV heads */
+    int64_t n_kept; /* prompt tokens kept, summed over compressible layers, mean over KV heads; with
+                       a decode budget those held now, rounded down */
     int cap;                /* mean budget per layer and KV head; n_prompt without a policy */
+    int decode_cap;         /* mean of the decode budget per layer and KV head; 0: none in force */
+    int64_t n_eviction;     /* evictions while decoding */
 } rkv_kv_info;
 RKV_API rkv_kv_info rkv_session_kv_info(const rkv_session *s);
 

@@ -16,6 +16,7 @@ import time
 from command_bed import (BUILD, COMMANDS, FAILED, INPUT, INTERRUPTED, MEMORY, SANITIZED, USAGE, Result, check, finish, good,
                          good_json, make_model, peak_address_space, refused, rkv, run_tests, skip, start, unsaved, valid, wait_for_work,
                          without_sqlite)
+from command_decode import check_decode_budget
 from command_inputs import (check_curves, check_ids_inputs, check_kept_model, check_load_modes, check_lost_model,
                             check_models,
                             check_profile_inputs, check_texts, check_vocabularies)
@@ -27,7 +28,8 @@ POLICY = ("kv-policy kv-budget kv-profile kv-curves kv-unit kv-window kv-kernel 
 WEIGHTS = "load-mode no-mmap mlock "
 OPTIONS = {
     "run": WEIGHTS + "model file prompt system-prompt chat chat-template predict ctx-size threads ubatch-size temp "
-           "top-k top-p min-p repeat-penalty repeat-last-n seed ignore-eos ids n-gpu-layers " + POLICY,
+           "top-k top-p min-p repeat-penalty repeat-last-n seed ignore-eos ids n-gpu-layers kv-decode-budget "
+           "kv-decode-interval " + POLICY,
     "tokenize": "model decode bos special",
     "score": WEIGHTS + "model ids top logits prefix ctx-size threads ubatch-size " + POLICY,
     "select": WEIGHTS + "model ids ctx-size threads ubatch-size " + POLICY,
@@ -56,7 +58,7 @@ BAD_VALUES = {
     "batch-rows": ["-1"], "kv-sink": ["-1", "4097"], "kv-pyramid": ["steps"], "kv-beta": ["0.9"], "kv-seed": ["-1"],
     "kv-future": ["0"], "kv-covariance": ["1"], "kv-value-norm": [""], "kv-epsilon": ["-1"], "kv-adakv": ["both"],
     "kv-safeguard": ["1.1"], "kv-first-stage": ["-0.1"], "kv-critical-epsilon": ["-1"],
-    "n-gpu-layers": ["-2"], "layers": ["-1", "1025"], "repetitions": ["0", "1001"],
+    "kv-decode-interval": ["0", "-1", "1048577", "x"], "n-gpu-layers": ["-2"], "layers": ["-1", "1025"], "repetitions": ["0", "1001"],
     "limit": ["-1", "x"], "max-length": ["-1"], "kl-tokens": ["0", "4097"], "samples": ["0"], "depths": ["0", "1001"],
     "protocol": ["", "B", "Q|A"],
     "load-mode": ["", "memory", "mmap|mlock", "auto+mlock"],
@@ -148,7 +150,7 @@ def check_environment():
 def check_json():
     keys = {
         "run": "text tokens prompt_tokens generated_tokens prefill_tok_s decode_tok_s kv_bytes kv_bytes_full "
-               "kv_tokens_per_layer kv_tokens_per_head peak_rss_bytes stop",
+               "kv_bytes_peak kv_tokens_per_layer kv_tokens_per_head peak_rss_bytes stop",
         "score": "positions prefix mean_kl kv_bytes kv_bytes_full", "select": "layers total cap prompt_tokens",
         "profile": "format version model settings examples sensitivity", "budget": "layers total cap prompt_tokens",
         "inspect": "version model machine kernels", "template": "text",
@@ -383,7 +385,7 @@ def main():
     tests = (check_help, check_options, check_environment, check_models, check_lost_model, check_kept_model,
              check_load_modes, check_ids_inputs, check_profile_inputs, check_curves, check_texts, check_vocabularies, check_json,
              check_devices, check_bench_formats, check_top, check_lost_output, check_full_disk, check_determinism,
-             check_interrupted, check_memory)
+             check_decode_budget, check_interrupted, check_memory)
     run_tests(tests)
 
 

@@ -18,6 +18,7 @@ enum { MAX_HEAD = 64 };
 typedef struct input {
     int n, n_kv_head, n_group, d, d_model, budget[MAX_HEAD];
     rkv_policy p;
+    int32_t *pos;               /* 0 .. n - 1 */
     float *plain_q, *q, *k, *v, *mass, *w_o, *cosine, *back_sine;
 } input;
 
@@ -66,6 +67,11 @@ static int read_case(input *x)
     if (getchar() != '\n')
         die("no end of line");
     const int n_head = x->n_kv_head * x->n_group;
+    x->pos = malloc((size_t)x->n * sizeof *x->pos);
+    if (!x->pos)
+        die("out of memory");
+    for (int i = 0; i < x->n; i++)
+        x->pos[i] = i;
     x->plain_q = read_floats(x->n, n_head, x->d);
     x->q = read_floats(x->n, n_head, x->d);
     x->k = read_floats(x->n_kv_head, x->n, x->d);
@@ -82,6 +88,7 @@ static void free_case(input *x)
     float *const all[] = {x->plain_q, x->q, x->k, x->v, x->mass, x->w_o, x->cosine, x->back_sine};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
+    free(x->pos);
 }
 
 /* Means and covariances of all heads, as the engine gathers them; freed by the caller. */
@@ -90,19 +97,15 @@ static float *query_stats(const input *x, const rkv_backend *be)
     const int n_head = x->n_kv_head * x->n_group;
     const size_t heads = (size_t)n_head, numbers = heads * rkv_stat_floats(x->d);
     double *sum = malloc(numbers * sizeof *sum);
-    int32_t *pos = malloc((size_t)x->n * sizeof *pos);
     float *work = floats(heads * rkv_stat_work_floats(x->d)), *out = floats(numbers);
     rkv_stat_sums s = {sum, work, x->p.n_sink, x->d, n_head};
-    if (!sum || !pos)
+    if (!sum)
         die("out of memory");
-    for (int i = 0; i < x->n; i++)
-        pos[i] = i;
-    const rkv_step step = {.be = be, .n_tok = x->n, .pos = pos, .q = x->plain_q};
+    const rkv_step step = {.be = be, .n_tok = x->n, .pos = x->pos, .q = x->plain_q};
     rkv_stat_begin(&s);
     rkv_stat_look(&s, &step, 0);
     rkv_stat_end(&s, be, out, x->n);
     free(sum);
-    free(pos);
     free(work);
     return out;
 }
@@ -123,8 +126,9 @@ static void describe(heads *to, const input *x, const rkv_backend *be, const flo
                            x->d_model, group * x->n_kv_head};
     for (int h = 0; h < x->n_kv_head; h++)
         to->view[h] = (rkv_kv_view){.k = x->k + (ptrdiff_t)h * x->n * x->d,
-                                    .v = x->v + (ptrdiff_t)h * x->n * x->d, .k_type = RKV_DT_f32,
-                                    .v_type = RKV_DT_f32, .n_slot = x->n, .d_head = x->d};
+                                    .v = x->v + (ptrdiff_t)h * x->n * x->d, .pos = x->pos,
+                                    .k_type = RKV_DT_f32, .v_type = RKV_DT_f32, .n_slot = x->n,
+                                    .d_head = x->d};
     for (int h = 0; h < x->n_kv_head; h++) {
         to->q[h] = floats((size_t)n_query * (size_t)group);
         for (int i = 0; i < n_query; i++)

@@ -14,6 +14,7 @@ typedef struct answer {
     int32_t *prompt, *ids;      /* prompt; generated tokens [n_predict] */
     size_t n_prompt, n_id;
     double prefill_s, decode_s;
+    uint64_t kv_bytes_peak;     /* most that the cache held between two tokens */
     const char *stop;           /* "eos", "length", "interrupted" */
 } answer;
 
@@ -140,11 +141,18 @@ static int no_distribution(const answer *a)
     return EXIT_INPUT;
 }
 
+static void note_cache(answer *a)
+{
+    const uint64_t bytes = rkv_session_kv_info(a->s).bytes;
+    a->kv_bytes_peak = bytes > a->kv_bytes_peak ? bytes : a->kv_bytes_peak;
+}
+
 static int generate(answer *a, const opts *o)
 {
     rkv_error e;
     const double start = now_s();
     a->stop = "length";
+    note_cache(a);
     while (a->n_id < (size_t)o->n_predict) {
         const int32_t id = rkv_sampler_next(a->sampler, rkv_session_logits(a->s));
         if (id < 0)
@@ -163,6 +171,7 @@ static int generate(answer *a, const opts *o)
         }
         if (a->n_id < (size_t)o->n_predict && rkv_session_decode(a->s, id, &e))
             return fail(&e);
+        note_cache(a);
     }
     a->decode_s = now_s() - start;
     return 0;
@@ -179,10 +188,38 @@ static double n_step(const answer *a)
     return a->n_id ? (double)a->n_id - !strcmp(a->stop, "length") : 0.0;
 }
 
-static int print_json(const answer *a, const rkv_policy *p)
+/* What the cache holds: bytes, and tokens by layer and by head. */
+static void add_cache(cJSON *root, const answer *a, const opts *o)
 {
     const rkv_model_info *info = rkv_model_get_info(a->m);
     const rkv_kv_info kv = rkv_session_kv_info(a->s);
+    cJSON_AddNumberToObject(root, "kv_bytes", (double)kv.bytes);
+    cJSON_AddNumberToObject(root, "kv_bytes_full", (double)kv.bytes_full);
+    cJSON_AddNumberToObject(root, "kv_bytes_peak", (double)a->kv_bytes_peak);
+    if (kv.decode_cap) {
+        cJSON_AddNumberToObject(root, "kv_decode_budget", kv.decode_cap);
+        cJSON_AddNumberToObject(root, "kv_decode_interval", o->decode_interval);
+        cJSON_AddNumberToObject(root, "kv_evictions", (double)kv.n_eviction);
+    }
+    cJSON *layers = cJSON_AddArrayToObject(root, "kv_tokens_per_layer");
+    cJSON *all_heads = cJSON_AddArrayToObject(root, "kv_tokens_per_head");
+    for (int l = 0; l < info->n_layer; l++) {   /* the mean over KV heads, and each of them */
+        cJSON *heads = cJSON_CreateArray();
+        const int32_t *pos;
+        double kept = 0.0;
+        for (int h = 0; h < info->n_kv_head; h++) {
+            const int of_head = rkv_session_kept(a->s, l, h, &pos);
+            kept += of_head;
+            cJSON_AddItemToArray(heads, cJSON_CreateNumber(of_head));
+        }
+        cJSON_AddItemToArray(layers, cJSON_CreateNumber(kept / info->n_kv_head));
+        cJSON_AddItemToArray(all_heads, heads);
+    }
+}
+
+static int print_json(const answer *a, const opts *o, const rkv_policy *p)
+{
+    const rkv_model_info *info = rkv_model_get_info(a->m);
     char *text = NULL;
     size_t n = 0;
     rkv_error e;
@@ -198,22 +235,7 @@ static int print_json(const answer *a, const rkv_policy *p)
     cJSON_AddNumberToObject(root, "generated_tokens", (double)a->n_id);
     cJSON_AddNumberToObject(root, "prefill_tok_s", rate((double)a->n_prompt, a->prefill_s));
     cJSON_AddNumberToObject(root, "decode_tok_s", rate(n_step(a), a->decode_s));
-    cJSON_AddNumberToObject(root, "kv_bytes", (double)kv.bytes);
-    cJSON_AddNumberToObject(root, "kv_bytes_full", (double)kv.bytes_full);
-    cJSON *layers = cJSON_AddArrayToObject(root, "kv_tokens_per_layer");
-    cJSON *all_heads = cJSON_AddArrayToObject(root, "kv_tokens_per_head");
-    for (int l = 0; l < info->n_layer; l++) {   /* the mean over KV heads, and each of them */
-        cJSON *heads = cJSON_CreateArray();
-        const int32_t *pos;
-        double kept = 0.0;
-        for (int h = 0; h < info->n_kv_head; h++) {
-            const int of_head = rkv_session_kept(a->s, l, h, &pos);
-            kept += of_head;
-            cJSON_AddItemToArray(heads, cJSON_CreateNumber(of_head));
-        }
-        cJSON_AddItemToArray(layers, cJSON_CreateNumber(kept / info->n_kv_head));
-        cJSON_AddItemToArray(all_heads, heads);
-    }
+    add_cache(root, a, o);
     cJSON_AddNumberToObject(root, "peak_rss_bytes", (double)peak_rss_bytes());
     cJSON_AddStringToObject(root, "stop", a->stop);
     cJSON_AddStringToObject(root, "selector", p->selector);
@@ -225,19 +247,42 @@ static int print_json(const answer *a, const rkv_policy *p)
 static void print_summary(const answer *a)
 {
     const rkv_kv_info kv = rkv_session_kv_info(a->s);
+    char bound[80] = "";
+    if (kv.decode_cap)
+        snprintf(bound, sizeof bound, ", at most %.2f, %lld evictions",
+                 (double)a->kv_bytes_peak / 0x1p20, (long long)kv.n_eviction);
     fprintf(
         stderr,
-        "\nprompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s; KV %.2f MiB (full %.2f); "
-        "peak memory %.0f MiB\n",
+        "\nprompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s; KV %.2f MiB (full "
+        "%.2f%s); peak memory %.0f MiB\n",
         a->n_prompt, rate((double)a->n_prompt, a->prefill_s), a->n_id, rate(n_step(a), a->decode_s),
-        (double)kv.bytes / 0x1p20, (double)kv.bytes_full / 0x1p20,
+        (double)kv.bytes / 0x1p20, (double)kv.bytes_full / 0x1p20, bound,
         (double)peak_rss_bytes() / 0x1p20);
 }
 
-static int prepare(answer *a, const opts *o, const rkv_policy *p)
+/* The decode budget: kind and number, read as those of a policy. */
+static int read_decode_budget(rkv_policy *p, const opts *o, const char *selector)
+{
+    rkv_error e;
+    *p = rkv_policy_default();
+    if (o->decode_budget && rkv_policy_set_budget(p, o->decode_budget, &e))
+        return usage("--kv-decode-budget: %s", e.text);
+    if (p->budget_kind != RKV_BUDGET_NONE && !strcmp(selector, "full"))
+        return usage("--kv-decode-budget %s has no effect with policy full; choose a --kv-policy, "
+                     "such as snapkv", o->decode_budget);
+    if (o->decode_budget && p->budget_kind == RKV_BUDGET_NONE && !o->kv_budget)
+        return usage("--kv-decode-budget %s bounds nothing; the policy needs a bound, or a "
+                     "--kv-budget, such as 20%%", o->decode_budget);
+    return 0;
+}
+
+static int prepare(answer *a, const opts *o, const rkv_policy *p, const rkv_policy *decode)
 {
     rkv_error e;
     rkv_session_options so = session_options(o, p);
+    so.decode_kind = decode->budget_kind;
+    so.decode_budget = decode->budget;
+    so.decode_interval = o->decode_interval;
     if (!so.n_ctx) { /* what this run needs, within what the model knows */
         const int most = rkv_model_get_info(a->m)->n_ctx_train;
         const double want = (double)a->n_prompt + o->n_predict;
@@ -275,18 +320,18 @@ static void fit_predict(const answer *a, opts *o)
         o->n_predict = n_ctx - (int)a->n_prompt + 1;    /* the last token is not fed back */
 }
 
-static int run(answer *a, const opts *given, const rkv_policy *p)
+static int run(answer *a, const opts *given, const rkv_policy *p, const rkv_policy *decode)
 {
     opts o = *given;
     int code = tokenize_prompt(a, &o);
     if (!code) {
         fit_predict(a, &o);
-        code = prepare(a, &o, p);
+        code = prepare(a, &o, p, decode);
     }
     if (!code)
         code = generate(a, &o);
     if (!code && o.json)
-        code = print_json(a, p);
+        code = print_json(a, &o, p);
     if (!code && !o.json) {
         putchar('\n');
         code = finish_stdout();
@@ -299,15 +344,17 @@ static int run(answer *a, const opts *given, const rkv_policy *p)
 int cmd_run(const opts *o)
 {
     answer a = {0};
-    rkv_policy policy;
+    rkv_policy policy, decode;
     rkv_profile *profile = NULL;
     int code = read_policy(&policy, &profile, o);
+    if (!code)
+        code = read_decode_budget(&decode, o, policy.selector);
     if (!code && o->n_gpu_layers)
         fputs("rkv: this build has no GPU backend: all layers run on the CPU\n", stderr);
     if (!code)
         code = load_model(&a.m, o);
     if (!code)
-        code = run(&a, o, &policy);
+        code = run(&a, o, &policy, &decode);
     rkv_session_free(a.s);
     rkv_sampler_free(a.sampler);
     free(a.prompt);

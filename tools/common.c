@@ -220,7 +220,7 @@ static const char *policy_name(const opts *o, const rkv_profile *profile)
 {
     const double *grid, *damage;
     const int measured = !strcmp(o->kv_curves, "measured");
-    if (o->kv_policy || !o->kv_budget || !profile ||
+    if (o->kv_policy || !(o->kv_budget || o->decode_budget) || !profile ||
         !rkv_profile_curve(profile, measured, 0, strcmp(o->kv_unit, "layer") ? 0 : -1, &grid,
                            &damage))
         return o->kv_policy;
@@ -269,7 +269,8 @@ int read_policy(rkv_policy *p, rkv_profile **profile, const opts *o)
         return fail(&e);
     if (o->kv_budget && rkv_policy_set_budget(p, o->kv_budget, &e))
         return fail(&e);
-    if (strcmp(p->selector, "full") && p->budget_kind == RKV_BUDGET_NONE && !o->kv_budget)
+    if (strcmp(p->selector, "full") && p->budget_kind == RKV_BUDGET_NONE && !o->kv_budget &&
+        !o->decode_budget)
         return usage("--kv-policy %s needs a --kv-budget, such as 20%%", o->kv_policy);
     if (!strcmp(p->selector, "full") && p->budget_kind != RKV_BUDGET_NONE)
         return usage(

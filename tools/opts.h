@@ -14,7 +14,7 @@ typedef struct opts {
     const char *memory;
     const char *model, *load_mode, *file, *prompt, *system, *ids, *logits, *data, *output, *resume;
     const char *kv_policy, *kv_budget, *kv_profile, *kv_curves, *kv_unit, *type_k, *type_v;
-    const char *kv_budgets, *pyramid, *covariance, *value_norm, *adakv;
+    const char *kv_budgets, *decode_budget, *pyramid, *covariance, *value_norm, *adakv;
     const char *chat_template, *chat_template_file, *response, *pool, *pool_order;
     const char *signals, *selector, *damage_budget, *grid, *shard, *check, *show, *html;
     const char *const *word;            /* [n_word] of the command line, no options of profile */
@@ -24,7 +24,7 @@ typedef struct opts {
     const char *bench_prompt, *bench_gen, *bench_depth, *bench_parallel, *format;
     int repetitions, no_warmup;
     int n_predict, n_ctx, n_thread, n_chunk, top, prefix, examples, noise_seeds, layers;
-    int window, kernel, recent, sink, future, top_k, repeat_last, n_gpu_layers;
+    int window, kernel, recent, sink, decode_interval, future, top_k, repeat_last, n_gpu_layers;
     double temp, top_p, min_p, repeat_penalty, noise, r, gamma, beta, kv_seed;
     double epsilon, safeguard, first_stage, critical_epsilon;
     double seed;

@@ -153,7 +153,7 @@ void rkv_attend_end(const rkv_backend *be, float *out, const float *l, int n_q, 
 
 /* One chunk of decode: slots [first, first + n) of kv, n <= RKV_ATTN_CHUNK, for n_q queries
  * [n_q][d_head], scaled: out[i] = sum_t exp(s_t - m[i]) v_t, l[i] = sum_t exp(s_t - m[i]), m[i] =
- * max s_t. scratch: n_q * RKV_ATTN_CHUNK floats. */
+ * max s_t. scratch: n_q * RKV_ATTN_CHUNK floats, which get exp(s_t - m[i]) in row i. */
 void rkv_attend_chunk(const rkv_backend *be, float *out, float *m, float *l, const float *q,
                       int n_q, const rkv_kv_view *kv, int first, int n, float *scratch);
 

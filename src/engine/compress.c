@@ -1,7 +1,8 @@
 /* From a policy to a smaller cache: budgets, selection per KV head, compaction. */
 #include "config.h"
+#include "engine/evict.h"
 #include "engine/query_stats.h"
-#include "engine/session.h"
+#include "engine/scoring.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,69 +16,93 @@ rkv_status rkv_session_budget(rkv_session *s, const rkv_policy *p, int n, rkv_er
     for (int l = 0; l < c->n_layer; l++)
         skip[l] = (uint8_t)rkv_session_skips(s, l);
     const double bytes = (double)(s->kv->k_bytes + s->kv->v_bytes) * c->n_kv_head;
-    return rkv_budget_heads(s->budget, &s->cap, p, c->n_layer, c->n_kv_head, skip, n, bytes, e);
+    RKV_TRY(rkv_budget_heads(s->budget, &s->cap, p, c->n_layer, c->n_kv_head, skip, n, bytes, e));
+    return rkv_evict_budget(s, n, e);
 }
 
+/* ---- what heads are scored by ---- */
+
+void rkv_scoring_begin(rkv_scoring *c, const rkv_session *s, const rkv_policy *p, int l)
+{
+    c->s = s;
+    c->p = p;
+    c->selector = rkv_selector_find(p->selector);
+    c->l = l;
+    c->q = NULL;
+    c->n_query = c->first = 0;
+    c->n_row = 1;
+    for (int h = 0; h < s->m->config.n_kv_head; h++)
+        c->view[h] = rkv_kv_view_of(s->kv, l, h);
+}
+
+static const float *query(const rkv_scoring *c, int i)
+{
+    const rkv_config *config = &c->s->m->config;
+    return c->q + (size_t)((c->first + i) % c->n_row) * (size_t)config->n_head *
+           (size_t)config->d_head;
+}
+
+/* Floats of a group's queries at one position. */
+static size_t group_floats(const rkv_scoring *c)
+{
+    const rkv_config *config = &c->s->m->config;
+    return (size_t)(config->n_head / config->n_kv_head) * (size_t)config->d_head;
+}
+
+size_t rkv_scoring_query_floats(const rkv_scoring *c)
+{
+    return (size_t)c->n_query * group_floats(c);
+}
+
+rkv_observed rkv_scoring_observed(const rkv_scoring *c, int h, float *q)
+{
+    const rkv_model *m = c->s->m;
+    const size_t row = group_floats(c);
+    for (int i = 0; q && i < c->n_query; i++)
+        memcpy(q + (size_t)i * row, query(c, i) + (size_t)h * row, row * sizeof *q);
+    return (rkv_observed){
+        .be = &m->backend, .kv = c->view[h], .q = q, .n_query = c->n_query,
+        .n_group = m->config.n_head / m->config.n_kv_head, .h = h,
+        .n_kv_head = m->config.n_kv_head, .layer = c->view,
+        .layer_q = c->n_query ? query(c, c->n_query - 1) : NULL,
+        .w_o = &m->layer[c->l].w[RKV_W_O]};
+}
+
+/* ---- compression of a prompt ---- */
+
 typedef struct job {            /* selection in one layer */
-    const rkv_session *s;
-    const rkv_policy *p;
-    const rkv_selector *selector;
-    const float *q;             /* [n_query][n_head][d_head] */
+    rkv_scoring of;
     const float *mass, *recent; /* [n_kv_head][n] */
     rkv_query_stats stats;      /* of the layer's first group; mean NULL: not looked at */
     float cosine[RKV_MAX_D_HEAD / 2], back_sine[RKV_MAX_D_HEAD / 2];    /* what stats refers to */
-    int n_query, l, n;
+    int n;
     int *budget;                /* [n_kv_head] */
     int n_shrinking, head[RKV_MAX_HEAD];        /* heads that get a smaller block */
     int32_t *keep;              /* what each of them keeps, one after the other */
     size_t keep_at[RKV_MAX_HEAD];
     float *scratch;             /* [n_shrinking][head_floats] */
     size_t head_floats;
-    rkv_kv_view view[RKV_MAX_HEAD];
 } job;
-
-/* Queries of one KV head's group, gathered: [n_query][n_group][d_head]. */
-static void gather_group(const job *j, int h, float *out)
-{
-    const rkv_config *c = &j->s->m->config;
-    const int n_group = c->n_head / c->n_kv_head;
-    const size_t row = (size_t)n_group * (size_t)c->d_head;
-    for (int i = 0; i < j->n_query; i++)
-        memcpy(out + (size_t)i * row, j->q + (size_t)i * (size_t)c->n_head * (size_t)c->d_head +
-               (size_t)h * row, row * sizeof *out);
-}
 
 /* q: room for the gathered queries; NULL: the selector's score is not asked for. */
 static rkv_observed observed(const job *j, int h, float *q, rkv_query_stats *stats)
 {
-    const rkv_config *c = &j->s->m->config;
-    const int n_group = c->n_head / c->n_kv_head;
-    const size_t row = (size_t)c->n_head * (size_t)c->d_head;
-    if (q)
-        gather_group(j, h, q);
+    rkv_observed o = rkv_scoring_observed(&j->of, h, q);
+    o.mass = j->mass ? j->mass + (ptrdiff_t)h * j->n : NULL;
+    o.recent = j->recent ? j->recent + (ptrdiff_t)h * j->n : NULL;
     *stats = j->stats;
-    if (stats->mean)
-        stats->mean += h * n_group * stats->step;
-    return (rkv_observed){
-        .be = &j->s->m->backend, .kv = j->view[h], .q = q, .n_query = j->n_query,
-        .n_group = n_group, .mass = j->mass ? j->mass + (ptrdiff_t)h * j->n : NULL,
-        .recent = j->recent ? j->recent + (ptrdiff_t)h * j->n : NULL,
-        .stats = stats->mean ? stats : NULL, .h = h, .n_kv_head = c->n_kv_head, .layer = j->view,
-        .layer_q = j->n_query ? j->q + (size_t)(j->n_query - 1) * row : NULL,
-        .w_o = &j->s->m->layer[j->l].w[RKV_W_O]};
-}
-
-static size_t query_floats(const job *j)
-{
-    const rkv_config *c = &j->s->m->config;
-    return (size_t)j->n_query * (size_t)(c->n_head / c->n_kv_head) * (size_t)c->d_head;
+    if (stats->mean) {
+        stats->mean += h * o.n_group * stats->step;
+        o.stats = stats;
+    }
+    return o;
 }
 
 static void score_head(const job *j, int h, float *score, float *scratch)
 {
     rkv_query_stats stats;
     const rkv_observed o = observed(j, h, scratch, &stats);
-    j->selector->score(j->p, &o, score, scratch + query_floats(j));
+    j->of.selector->score(j->of.p, &o, score, scratch + rkv_scoring_query_floats(&j->of));
 }
 
 static float *score_of(const job *j, int i)
@@ -90,7 +115,8 @@ static void score_part(void *ctx, int i, int thread)
     const job *j = ctx;
     float *score = score_of(j, i);
     (void)thread;
-    score_head(j, j->head[i], score, score + j->n);
+    if (j->budget[j->head[i]] < j->n || j->of.p->adakv)
+        score_head(j, j->head[i], score, score + j->n);
 }
 
 /* Chooses the slots of the i-th head that shrinks. */
@@ -101,17 +127,17 @@ static void keep_part(void *ctx, int i, int thread)
     float *score = score_of(j, i), *work = score + j->n;
     int32_t *keep = j->keep + j->keep_at[i];
     (void)thread;
-    if (j->budget[h] == j->n) {                 /* adakv gave it all */
+    if (j->budget[h] == j->n) {                 /* adakv or a decode budget gave it all */
         for (int t = 0; t < j->n; t++)
             keep[t] = t;
         return;
     }
-    if (j->p->criticalkv) {
+    if (j->of.p->criticalkv) {
         rkv_query_stats stats;
         const rkv_observed o = observed(j, h, NULL, &stats);
-        rkv_critical_rescore(j->p, &o, score, j->budget[h], work);
+        rkv_critical_rescore(j->of.p, &o, score, j->budget[h], work);
     }
-    rkv_keep_best(keep, score, j->n, j->p->window, j->budget[h], (uint32_t *)work);
+    rkv_keep_best(keep, score, j->n, j->of.p->window, j->budget[h], (uint32_t *)work);
 }
 
 /* Queries that the policy looks at. */
@@ -133,16 +159,16 @@ size_t rkv_session_score_floats(const rkv_session *s, const rkv_policy *p, int n
     return (size_t)n + (work > (size_t)n ? work : (size_t)n);
 }
 
-/* The heads that get a smaller block. Returns how many slots they keep. */
+/* The heads that get another block. Returns how many slots they keep. */
 static size_t list_heads(job *j)
 {
-    const int n_head = j->s->m->config.n_kv_head;
+    const int n_head = j->of.s->m->config.n_kv_head, bound = rkv_evict_bounds(j->of.s, j->of.l);
     size_t n_keep = 0;
     int any = 0;
     for (int h = 0; h < n_head; h++)
         any |= j->budget[h] < j->n;
     for (int h = 0; h < n_head; h++)
-        if (j->budget[h] < j->n || (any && j->p->adakv)) {
+        if (j->budget[h] < j->n || bound || (any && j->of.p->adakv)) {
             j->head[j->n_shrinking++] = h;
             n_keep += (size_t)j->budget[h];
         }
@@ -158,15 +184,20 @@ static void place_heads(job *j)
         score[i] = score_of(j, i);
         work[i] = (uint32_t *)(void *)(score[i] + j->n);
     }
-    if (j->p->adakv)
-        rkv_split_budget(j->budget, j->n_shrinking, j->p, score, work, j->n);
+    if (j->of.p->adakv)
+        rkv_split_budget(j->budget, j->n_shrinking, j->of.p, score, work, j->n);
     for (int i = 1; i < j->n_shrinking; i++)
         j->keep_at[i] = j->keep_at[i - 1] + (size_t)j->budget[j->head[i - 1]];
 }
 
+int rkv_session_block(const rkv_session *s, int l, int h, int n_keep, int room)
+{
+    return rkv_evict_bounds(s, l) ? rkv_evict_most(s, l, h) : n_keep + room;
+}
+
 size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int l, int n)
 {
-    job j = {.s = s, .p = p, .n = n, .budget = rkv_session_budgets(s, l)};
+    job j = {.of = {.s = s, .p = p, .l = l}, .n = n, .budget = rkv_session_budgets(s, l)};
     const size_t n_keep = list_heads(&j);
     return (size_t)j.n_shrinking * rkv_session_score_floats(s, p, n) * sizeof *j.scratch +
            n_keep * sizeof *j.keep;
@@ -175,35 +206,39 @@ size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int
 static rkv_status compress_heads(rkv_session *s, job *j, int room, rkv_error *e)
 {
     if (!j->scratch || !j->keep)
-        return rkv_fail(e, RKV_E_MEM, "selection in layer %d: out of memory for %d tokens", j->l,
-                        j->n);
+        return rkv_fail(e, RKV_E_MEM, "selection in layer %d: out of memory for %d tokens",
+                        j->of.l, j->n);
     rkv_team_run(s->team, score_part, j, j->n_shrinking);
     place_heads(j);
     rkv_team_run(s->team, keep_part, j, j->n_shrinking);
     for (int i = 0; i < j->n_shrinking; i++) {
         const int h = j->head[i], n_keep = j->budget[h];
-        RKV_TRY(rkv_kv_compact(s->kv, j->l, h, j->keep + j->keep_at[i], n_keep, n_keep + room, e));
+        RKV_TRY(rkv_kv_compact(s->kv, j->of.l, h, j->keep + j->keep_at[i], n_keep,
+                               rkv_session_block(s, j->of.l, h, n_keep, room), e));
     }
+    if (rkv_evict_bounds(s, j->of.l))
+        rkv_evict_seed(s, j->of.l, j->n);
     return RKV_OK;
 }
 
 /* The mean rotation of the n_future positions after n, with what else there is to know. */
 static void set_stats(job *j)
 {
-    const rkv_model *m = j->s->m;
-    const rkv_rope *rope = &m->rope[m->layer[j->l].rope];
-    const float *seen = rkv_session_seen_stats(j->s, j->l);
-    if (!seen || !j->selector->needs_stats)
+    const rkv_model *m = j->of.s->m;
+    const rkv_rope *rope = &m->rope[m->layer[j->of.l].rope];
+    const float *seen = rkv_session_seen_stats(j->of.s, j->of.l);
+    const int n_future = j->of.p->n_future;
+    if (!seen || !j->of.selector->needs_stats)
         return;
     for (int i = 0; i < rope->n_pair; i++) {
         double c = 0.0, s = 0.0;
-        for (int t = 0; t < j->p->n_future; t++) {
+        for (int t = 0; t < n_future; t++) {
             const double angle = ((double)j->n + t) * rope->inv_freq[i];
             c += cos(angle);
             s += sin(angle);
         }
-        j->cosine[i] = (float)(c / j->p->n_future * rope->magnitude);
-        j->back_sine[i] = (float)(-s / j->p->n_future * rope->magnitude);
+        j->cosine[i] = (float)(c / n_future * rope->magnitude);
+        j->back_sine[i] = (float)(-s / n_future * rope->magnitude);
     }
     j->stats = (rkv_query_stats){.mean = seen, .step = (ptrdiff_t)rkv_stat_floats(m->config.d_head),
                                  .cosine = j->cosine, .back_sine = j->back_sine,
@@ -215,20 +250,17 @@ static void job_begin(job *j, const rkv_session *s, const rkv_policy *p, int l)
 {
     const rkv_config *c = &s->m->config;
     const int n = rkv_kv_at(s->kv, l, 0)->n_slot;
-    *j = (job){.s = s,
-               .p = p,
-               .selector = rkv_selector_find(p->selector),
-               .n_query = queries_of(p, n),
-               .mass = rkv_session_seen_mass(s, l, n),
+    *j = (job){.mass = rkv_session_seen_mass(s, l, n),
                .recent = rkv_session_seen_recent(s, l, n),
-               .l = l,
                .n = n,
                .head_floats = rkv_session_score_floats(s, p, n)};
-    if (j->n_query)     /* more may have been seen than the policy looks at: the last of them */
-        j->q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j->n_query) *
-               (size_t)c->n_head * (size_t)c->d_head;
-    for (int h = 0; h < c->n_kv_head; h++)
-        j->view[h] = rkv_kv_view_of(s->kv, l, h);
+    rkv_scoring_begin(&j->of, s, p, l);
+    j->of.n_query = queries_of(p, n);
+    if (j->of.n_query) { /* more may have been seen than the policy looks at: the last of them */
+        j->of.q = rkv_session_seen_q(s, l) + (size_t)(s->seen.n_query - j->of.n_query) *
+                  (size_t)c->n_head * (size_t)c->d_head;
+        j->of.n_row = j->of.n_query;
+    }
     set_stats(j);
 }
 
@@ -264,6 +296,9 @@ rkv_status rkv_session_check_compress(const rkv_session *s, const rkv_policy *p,
         return rkv_fail(e, RKV_E_ARG,
                         "compress: needs a session that was prefilled once and not yet "
                         "compressed");
+    if (s->evict.left)
+        return rkv_fail(e, RKV_E_ARG, "compress: the session has a decode budget, within which its "
+                        "own policy keeps the prompt");
     const int want = queries_of(p, s->n_prompt);
     if (s->seen.n_query < want)
         return rkv_fail(e, RKV_E_ARG,

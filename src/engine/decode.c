@@ -4,7 +4,7 @@
  * order are fixed, and a row's products depend on that row alone, so that the bits depend neither
  * on the thread count nor on who else decodes. */
 #include "config.h"
-#include "engine/session.h"
+#include "engine/evict.h"
 
 #include <string.h>
 
@@ -22,6 +22,7 @@ typedef struct decode {
     float *logits;              /* [n][n_vocab]; a single session's own */
     float *o, *m, *l;           /* partial results of all chunks, [chunk][n_group][...] */
     float *score;               /* scratch per thread */
+    float *weight;              /* ... or the weights of all chunks, which somebody sums */
 } decode;
 
 static int chunks(int n_slot)
@@ -65,7 +66,8 @@ static void item_part(void *ctx, int i, int thread)
     const ptrdiff_t row = (ptrdiff_t)i * j->n_group;
     rkv_attend_chunk(j->be, d->o + row * j->d_head, d->m + row, d->l + row,
                      j->q + (ptrdiff_t)head * j->n_group * j->d_head, j->n_group, &kv, first, n,
-                     d->score + (ptrdiff_t)thread * j->n_group * CHUNK);
+                     d->weight ? d->weight + row * CHUNK
+                               : d->score + (ptrdiff_t)thread * j->n_group * CHUNK);
 }
 
 static void merge(const item_job *j, float *att)
@@ -91,6 +93,23 @@ static int append(const decode *d, const rkv_step *step, int l, int row, int h)
     return chunks(kv.n_slot - rkv_session_first_visible(s, l, &kv, d->pos[row]));
 }
 
+/* For evictions to come: the rows' queries, and what attention their keys got. */
+static void remember(const item_job *j)
+{
+    const decode *d = j->d;
+    for (int i = 0; i < d->n; i++) {
+        rkv_session *s = d->s[i];
+        if (!rkv_evict_bounds(s, j->l))
+            continue;
+        rkv_evict_look(s, j->l, d->pos[i],
+                       j->q + (ptrdiff_t)i * j->n_kv_head * j->n_group * j->d_head);
+        for (int h = 0; d->weight && h < j->n_kv_head; h++) {
+            const ptrdiff_t row = (ptrdiff_t)d->first_item[i * j->n_kv_head + h] * j->n_group;
+            rkv_evict_add_mass(s, j->l, h, d->weight + row * CHUNK, d->m + row, d->l + row);
+        }
+    }
+}
+
 static void attend(void *ctx, rkv_step *step, int l)
 {
     const decode *d = ctx;
@@ -105,6 +124,7 @@ static void attend(void *ctx, rkv_step *step, int l)
     item_job j = {d, step->be, step->q, l, c->n_kv_head, c->n_head / c->n_kv_head, c->d_head};
     rkv_team_run(n_item > 2 ? step->team : NULL, item_part, &j, n_item);
     merge(&j, step->att);
+    remember(&j);
 }
 
 /* ---- room ---- */
@@ -128,11 +148,11 @@ static int can_drop(const rkv_session *s, int l, int most)
     return rkv_session_skips(s, l) && most >= s->m->config.sliding_window;
 }
 
-/* One free slot in every head of the layers that cannot drop one. */
+/* One free slot in every head of the layers that cannot drop or evict one. */
 static rkv_status reserve(rkv_session *s, rkv_error *e)
 {
     for (int l = 0, most; l < s->m->config.n_layer; l++)
-        if (is_full(s, l, &most) && !can_drop(s, l, most))
+        if (!rkv_evict_bounds(s, l) && is_full(s, l, &most) && !can_drop(s, l, most))
             RKV_TRY(rkv_kv_reserve(s->kv, l, rkv_session_room(s), e));
     return RKV_OK;
 }
@@ -170,7 +190,7 @@ static void *take(float *base, size_t *used, size_t n)
 
 /* Cuts the scratch memory of a call and returns how many floats it takes; base == NULL: only that.
  */
-static size_t cut(decode *d, float *base, const rkv_session *first, size_t n_chunk)
+static size_t cut(decode *d, float *base, const rkv_session *first, size_t n_chunk, int with_mass)
 {
     const rkv_config *c = &first->m->config;
     const size_t n = (size_t)d->n, row = (size_t)c->d_model, d_head = (size_t)c->d_head;
@@ -190,6 +210,7 @@ static size_t cut(decode *d, float *base, const rkv_session *first, size_t n_chu
     d->m = take(base, &used, partial);
     d->l = take(base, &used, partial);
     d->score = take(base, &used, n_thread * (size_t)(c->n_head / c->n_kv_head) * CHUNK);
+    d->weight = with_mass ? take(base, &used, partial * CHUNK) : NULL;
     return used;
 }
 
@@ -198,7 +219,10 @@ static rkv_status place(decode *d, rkv_session *const *s, const int32_t *ids, si
                         rkv_error *e)
 {
     rkv_session *first = s[0];
-    const size_t n_chunk = most_chunks(s, n), need = cut(d, NULL, first, n_chunk);
+    int with_mass = 0;
+    for (size_t i = 0; i < n; i++)
+        with_mass |= s[i]->evict.mass != NULL;
+    const size_t n_chunk = most_chunks(s, n), need = cut(d, NULL, first, n_chunk, with_mass);
     if (first->n_work < need) {
         float *work = rkv_mem_alloc(rkv_mem_product(need, sizeof *work));
         if (!work)
@@ -208,7 +232,7 @@ static rkv_status place(decode *d, rkv_session *const *s, const int32_t *ids, si
         first->work = work;
         first->n_work = need;
     }
-    cut(d, first->work, first, n_chunk);
+    cut(d, first->work, first, n_chunk, with_mass);
     d->n = 0;
     for (size_t i = 0; i < n; i++) {
         if (!s[i]->n_past)
@@ -268,8 +292,10 @@ static void run(decode *d, rkv_team *team)
         step.cosine[r] = cosine;
         step.sine[r] = sine;
     }
-    for (int i = 0; i < d->n; i++)
+    for (int i = 0; i < d->n; i++) {
         drop_unseen(d->s[i]);
+        rkv_evict_make_room(d->s[i]);
+    }
     rkv_model_embed(m, d->x, d->id, d->n);
     for (int l = 0; l < c->n_layer; l++) {
         rkv_model_layer_begin(m, l);

@@ -6,6 +6,7 @@
 #include <limits.h>
 
 #include "base/mem.h"
+#include "engine/evict.h"
 #include "engine/prefill.h"
 #include "engine/query_stats.h"
 
@@ -87,8 +88,8 @@ static void plan_layer(growth *g, const rkv_session *s, const rkv_policy *p, int
     for (int h = 0; shrinks && h < n_head; h++) {
         const int stays = p->adakv ? most_of(p, left, n_head - 1 - h, n) : budget[h];
         left -= stays;
-        if (p->adakv || stays < n)
-            replace_head(g, s, &cap[h], stays + room, beside);
+        if (p->adakv || stays < n || rkv_evict_bounds(s, l))
+            replace_head(g, s, &cap[h], rkv_session_block(s, l, h, stays, room), beside);
     }
     const int stay = s->m->config.sliding_window - 1;
     for (int h = 0; first && rkv_session_skips(s, l) && n > stay && h < n_head; h++)
@@ -171,6 +172,8 @@ static rkv_prefill_plan plan_buffers(const rkv_session *s, int n)
     };
     plan_observation(&p, s, policy, n);
     plan_chunk(&p, s, n);
+    if (!s->n_past)
+        p.evict = rkv_evict_bytes(s);
     return p;
 }
 
@@ -190,6 +193,7 @@ static void add_buffers(rkv_prefill_plan *to, const rkv_prefill_plan *p)
     to->mass += p->mass;
     to->recent += p->recent;
     to->stats += p->stats;
+    to->evict += p->evict;
     raise_to(&to->stat_sums, p->stat_sums);
     raise_to(&to->stat_work, p->stat_work);
     raise_to(&to->panels, p->panels);
@@ -222,6 +226,7 @@ rkv_prefill_plan rkv_prefill_plan_of(rkv_session *const *s, const size_t *n, siz
     const int64_t late = g.now + (int64_t)p.logits;
     p.total = p.x + p.pos + p.tables + p.panels + p.scratch + p.n_old + p.attention + p.observed +
               p.mass + p.recent + p.mass_sums + p.tile_mass + p.stats + p.stat_sums + p.stat_work +
+              p.evict +
               (uint64_t)(late > g.peak ? late : g.peak);
     return p;
 }
@@ -241,7 +246,7 @@ rkv_status rkv_prefill_plan_check(const rkv_prefill_plan *p, rkv_error *e)
 {
     const uint64_t small = 16 << 20;            /* its allocations themselves can fail */
     const uint64_t rows = p->x + p->pos + p->tables + p->observed + p->mass + p->recent +
-                          p->mass_sums + p->tile_mass + p->stats;
+                          p->mass_sums + p->tile_mass + p->stats + p->evict;
     const uint64_t work = p->stat_sums + p->stat_work + p->panels + p->scratch + p->n_old +
                           p->attention + p->logits;
     if (p->total <= small)

@@ -21,6 +21,7 @@ typedef struct rkv_prefill_plan {       /* all in bytes, but for the counts */
     uint64_t mass_sums, tile_mass;      /* for all in turn, where there is either */
     uint64_t stats;             /* of queries, kept for selection; 0: none */
     uint64_t stat_sums, stat_work;      /* for all in turn, where there are any */
+    uint64_t evict;             /* for a decode budget, see evict.h; 0: none */
     int n_chunk;                /* rows per pass inside a layer; of several sessions: the most */
     int n_tok;                  /* of all sessions */
     int compresses;             /* every session removes something */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/evict.h"
 #include "engine/plan.h"
 #include "engine/query_stats.h"
 
@@ -80,8 +81,11 @@ static rkv_status alloc_own(prefill *f, const rkv_prefill_plan *p, rkv_error *e)
         s->seen.stats = take(p->stats);
         s->seen.stats_first = s->o.policy.n_sink;
     }
+    void *evict = p->evict ? take(p->evict) : NULL;
+    if (evict)
+        rkv_evict_place(s, evict);
     if (!f->x || !f->pos || !f->tables || (p->observed && !s->seen.q) ||
-        (p->stats && !s->seen.stats) ||
+        (p->stats && !s->seen.stats) || (p->evict && !evict) ||
         (p->mass && !s->seen.mass) || (p->recent && !s->seen.recent))
         return no_memory(f->n, e);
     return RKV_OK;
@@ -439,12 +443,34 @@ static void end(call *c, rkv_status status)
     rkv_mem_free(c->stat_work);
 }
 
+/* Later ids in a session with a decode budget: each may evict, which decode does. */
+static rkv_status take_one_by_one(rkv_session *s, const int32_t *ids, size_t n, size_t first,
+                                  rkv_logits_fn *fn, void *ctx, rkv_error *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (s->o.progress && s->o.progress(s->o.progress_ctx, "prefill", (int64_t)i, (int64_t)n))
+            return rkv_fail(e, RKV_E_CANCELLED, "interrupted in prefill, at token %zu of %zu", i,
+                            n);
+        RKV_TRY(rkv_session_decode(s, ids[i], e));
+        if (fn && i >= first && fn(ctx, (int64_t)i, 1, s->logits))
+            return rkv_fail(e, RKV_E_CANCELLED, "interrupted");
+    }
+    return RKV_OK;
+}
+
 rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,
                              rkv_logits_fn *fn, void *ctx, rkv_error *e)
 {
     RKV_TRY(rkv_session_check_ids(s, ids, n, e));
     if (first > n)
         return rkv_fail(e, RKV_E_ARG, "score: from row %zu of %zu on", first, n);
+    if (s->compressed) {
+        const rkv_kv_info kv = rkv_session_kv_info(s);
+        rkv_log(RKV_LOG_INFO, "prefill: %zu tokens follow a compressed cache, which holds %llu of "
+                "%llu bytes", n, (unsigned long long)kv.bytes, (unsigned long long)kv.bytes_full);
+    }
+    if (s->n_past && s->evict.cap)
+        return take_one_by_one(s, ids, n, first, fn, ctx, e);
     prefill f = begin(s, n);
     call c = {.of = &f, .n = 1};
     rkv_status status = start(&c, &s, &ids, &n, fn != NULL, e);

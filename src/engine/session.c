@@ -1,7 +1,7 @@
 /* Making, copying and describing sessions. */
 #include "config.h"
+#include "engine/evict.h"
 #include "engine/query_stats.h"
-#include "engine/session.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 rkv_session_options rkv_session_options_default(void)
 {
     return (rkv_session_options){.n_chunk = 256, .k_type = "f16", .v_type = "f16",
-                                 .policy = rkv_policy_default()};
+                                 .policy = rkv_policy_default(), .decode_interval = 64};
 }
 
 static rkv_status kv_type(rkv_dtype *out, const char *name, const rkv_model *m, const char *what,
@@ -55,6 +55,11 @@ static rkv_status check_options(rkv_session *s, rkv_error *e)
                        RKV_OBSERVE_STATS))
         return rkv_fail(e, RKV_E_ARG, "observe is %d, expected bits RKV_OBSERVE_", o->observe);
     RKV_TRY(rkv_policy_check(&o->policy, e));
+    RKV_TRY(rkv_evict_check(o, e));
+    if (o->decode_kind != RKV_BUDGET_NONE && o->policy.budget_kind == RKV_BUDGET_NONE) {
+        o->policy.budget_kind = RKV_BUDGET_SHARE;       /* the policy acts, on a whole prompt */
+        o->policy.budget = 1.0;
+    }
     if (o->observe & RKV_OBSERVE_RECENT && !o->policy.recent)
         return rkv_fail(e, RKV_E_ARG, "observe asks for RKV_OBSERVE_RECENT, but the policy's "
                         "'recent' is 0: all queries are RKV_OBSERVE_MASS");
@@ -81,7 +86,7 @@ static rkv_status create(rkv_session *s, rkv_error *e)
     s->logits = rkv_mem_alloc((size_t)c->n_vocab * sizeof *s->logits);
     if (!s->budget || !s->logits)
         return rkv_fail(e, RKV_E_MEM, "session: out of memory");
-    return RKV_OK;
+    return rkv_evict_create(s, e);
 }
 
 rkv_status rkv_session_create(rkv_session **out, const rkv_model *m, const rkv_session_options *o,
@@ -103,6 +108,15 @@ rkv_status rkv_session_create(rkv_session **out, const rkv_model *m, const rkv_s
     return RKV_OK;
 }
 
+static void forget_observation(rkv_session *s)
+{
+    rkv_mem_free(s->seen.q);
+    rkv_mem_free(s->seen.mass);
+    rkv_mem_free(s->seen.recent);
+    rkv_mem_free(s->seen.stats);
+    s->seen = (rkv_observation){0};
+}
+
 void rkv_session_free(rkv_session *s)
 {
     if (!s)
@@ -110,12 +124,10 @@ void rkv_session_free(rkv_session *s)
     rkv_team_free(s->team);
     rkv_kv_free(s->kv);
     rkv_mem_free(s->budget);
-    rkv_mem_free(s->seen.q);
-    rkv_mem_free(s->seen.mass);
-    rkv_mem_free(s->seen.recent);
-    rkv_mem_free(s->seen.stats);
+    forget_observation(s);
     rkv_mem_free(s->logits);
     rkv_mem_free(s->work);
+    rkv_evict_free(s);
     rkv_mem_free(s);
 }
 
@@ -125,11 +137,8 @@ void rkv_session_forget(rkv_session *s)
     for (int l = 0; l < c->n_layer; l++)
         rkv_kv_clear(s->kv, l);
     memset(s->budget, 0, (size_t)c->n_layer * (size_t)c->n_kv_head * sizeof *s->budget);
-    rkv_mem_free(s->seen.q);
-    rkv_mem_free(s->seen.mass);
-    rkv_mem_free(s->seen.recent);
-    rkv_mem_free(s->seen.stats);
-    s->seen = (rkv_observation){0};
+    forget_observation(s);
+    rkv_evict_forget(s);
     s->n_past = s->n_prompt = s->cap = s->compressed = s->has_logits = 0;
 }
 
@@ -139,7 +148,7 @@ int rkv_session_n_shrinking(const rkv_session *s, int l, int n)
     int count = 0;
     for (int h = 0; h < n_head; h++)
         count += !rkv_session_skips(s, l) && rkv_session_budgets(s, l)[h] < n;
-    return count && s->o.policy.adakv ? n_head : count;
+    return (count && s->o.policy.adakv) || rkv_evict_bounds(s, l) ? n_head : count;
 }
 
 int rkv_session_room(const rkv_session *s)
@@ -217,12 +226,15 @@ rkv_status rkv_session_fork(rkv_session **out, const rkv_session *from, rkv_erro
     rkv_session *s;
     RKV_TRY(rkv_session_create(&s, from->m, &from->o, e));
     rkv_kv *kv = NULL;
-    rkv_status status = rkv_kv_clone(&kv, from->kv, rkv_session_room(from), e);
+    rkv_status status = rkv_kv_clone(&kv, from->kv, from->evict.cap ? -1 : rkv_session_room(from),
+                                     e);
     if (!status) {
         rkv_kv_free(s->kv);
         s->kv = kv;
         status = copy_observation(s, from, e);
     }
+    if (!status)
+        status = rkv_evict_copy(s, from, e);
     if (status) {
         rkv_session_free(s);
         return status;
@@ -240,20 +252,68 @@ rkv_status rkv_session_fork(rkv_session **out, const rkv_session *from, rkv_erro
     return RKV_OK;
 }
 
-int rkv_session_first_visible(const rkv_session *s, int l, const rkv_kv_view *kv, int32_t p)
+static rkv_status check_rewind(const rkv_session *s, int n, rkv_error *e)
 {
-    if (!s->m->layer[l].sliding)
-        return 0;
-    const int32_t gone = p - s->m->config.sliding_window; /* the last position out of sight */
+    const int seen_from = n - s->m->config.sliding_window + 1;
+    if (s->evict.cap)
+        return rkv_fail(e, RKV_E_ARG, "rewind to %d of %d tokens: what a decode budget evicts, and "
+                        "evicts by, cannot be restored", n, s->n_past);
+    if (n < s->n_prompt && s->compressed)
+        return rkv_fail(e, RKV_E_ARG, "rewind to %d of %d tokens: the prompt of %d was compressed; "
+                        "only what follows it can be taken back", n, s->n_past, s->n_prompt);
+    for (int l = 0; l < s->m->config.n_layer; l++) {
+        const rkv_kv_head *head = rkv_kv_at(s->kv, l, 0);
+        if (rkv_session_skips(s, l) && head->pos[0] > (seen_from > 0 ? seen_from : 0))
+            return rkv_fail(e, RKV_E_ARG, "rewind to %d of %d tokens: layer %d with a sliding "
+                            "window of %d holds nothing before position %d", n, s->n_past, l,
+                            s->m->config.sliding_window, head->pos[0]);
+    }
+    return RKV_OK;
+}
+
+rkv_status rkv_session_rewind(rkv_session *s, int64_t n, rkv_error *e)
+{
+    const rkv_config *c = &s->m->config;
+    if (n < 0 || n > s->n_past)
+        return rkv_fail(e, RKV_E_ARG, "rewind to %lld tokens, expected 0 to %d", (long long)n,
+                        s->n_past);
+    if (n == s->n_past)
+        return RKV_OK;
+    if (n == 0) {
+        rkv_session_forget(s);
+        return RKV_OK;
+    }
+    RKV_TRY(check_rewind(s, (int)n, e));
+    for (int l = 0; l < c->n_layer; l++)
+        rkv_kv_truncate(s->kv, l, (int32_t)n);
+    s->n_past = (int)n;
+    s->has_logits = 0;
+    if (n < s->n_prompt) {
+        forget_observation(s);
+        s->n_prompt = s->cap = (int)n;
+        for (int i = 0; i < c->n_layer * c->n_kv_head; i++)
+            s->budget[i] = (int)n;
+    }
+    return RKV_OK;
+}
+
+/* The first slot whose position is at least pos. */
+static int first_from(const rkv_kv_view *kv, int32_t pos)
+{
     int a = 0, b = kv->n_slot;
     while (a < b) {
         const int mid = a + (b - a) / 2;
-        if (kv->pos[mid] > gone)
+        if (kv->pos[mid] >= pos)
             b = mid;
         else
             a = mid + 1;
     }
     return a;
+}
+
+int rkv_session_first_visible(const rkv_session *s, int l, const rkv_kv_view *kv, int32_t p)
+{
+    return s->m->layer[l].sliding ? first_from(kv, p - s->m->config.sliding_window + 1) : 0;
 }
 
 rkv_status rkv_session_check_ids(const rkv_session *s, const int32_t *ids, size_t n, rkv_error *e)
@@ -308,11 +368,19 @@ int64_t rkv_session_n_past(const rkv_session *s)
     return s->n_past;
 }
 
+/* Prompt tokens that head h of layer l keeps, or holds now where it may evict some. */
+static int prompt_tokens(const rkv_session *s, int l, int h)
+{
+    const rkv_kv_view kv = rkv_kv_view_of(s->kv, l, h);
+    return s->evict.cap ? first_from(&kv, s->n_prompt) : rkv_session_budgets(s, l)[h];
+}
+
 rkv_kv_info rkv_session_kv_info(const rkv_session *s)
 {
     const rkv_config *c = &s->m->config;
     const uint64_t slot = s->kv->k_bytes + s->kv->v_bytes;
-    rkv_kv_info i = {.n_prompt = s->n_prompt, .cap = s->cap};
+    rkv_kv_info i = {.n_prompt = s->n_prompt, .cap = s->cap, .decode_cap = s->evict.cap,
+                     .n_eviction = s->evict.count};
     for (int l = 0; l < c->n_layer; l++) {
         const uint64_t bytes = rkv_kv_layer_bytes(s->kv, l);
         i.bytes += bytes;
@@ -322,9 +390,9 @@ rkv_kv_info rkv_session_kv_info(const rkv_session *s)
         }
         i.bytes_full += (uint64_t)s->n_past * slot * (uint64_t)c->n_kv_head;
         for (int h = 0; h < c->n_kv_head; h++)
-            i.n_kept += rkv_session_budgets(s, l)[h];
+            i.n_kept += prompt_tokens(s, l, h);
     }
-    i.n_kept /= c->n_kv_head;                   /* exact: so is the total */
+    i.n_kept /= c->n_kv_head;                   /* exact: so is the total of budgets */
     return i;
 }
 

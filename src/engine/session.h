@@ -22,6 +22,23 @@ typedef struct rkv_observation {
     int stats_first;
 } rkv_observation;
 
+/* The decode-time budget; evict.h. */
+typedef struct rkv_eviction {
+    int cap;                    /* mean tokens per layer and KV head at most; 0: none in force */
+    int *left; /* [n_layer][n_kv_head] that an eviction leaves: the head holds o.decode_interval
+                  more at most; NULL: no budget was asked for */
+    size_t *mass_at;            /* [n_layer][n_kv_head] where its part of mass begins */
+    float *memory;              /* cut into what follows; owned */
+    float *q; /* [n_layer][n_query][n_head][d_head] scaled and rotated; of position p in row
+                 p mod n_query; sliding layers have none, and leave no gap */
+    float *mass; /* attention that each slot's key got from queries that count; NULL: not kept */
+    int n_query;
+    float *work;                /* [team][work_floats] */
+    size_t work_floats;
+    int32_t *keep;              /* [n_kv_head][most that is left of a head] */
+    int64_t count;              /* evictions so far */
+} rkv_eviction;
+
 struct rkv_session {
     const rkv_model *m;
     rkv_session_options o;      /* as given, with defaults filled in */
@@ -33,6 +50,7 @@ struct rkv_session {
     int *budget;                /* [n_layer][n_kv_head], of the first prompt */
     int compressed;
     uint64_t plan_bytes;        /* of all allocations at the peak of the last prefill */
+    rkv_eviction evict;
     rkv_observation seen;
     float *logits;              /* [n_vocab]; valid when has_logits */
     int has_logits;
@@ -53,9 +71,9 @@ static inline int *rkv_session_budgets(const rkv_session *s, int l)
     return s->budget + (ptrdiff_t)l * s->m->config.n_kv_head;
 }
 
-/* Heads of layer l of a prompt of n tokens that get a smaller block: those whose budget is below n,
- * or all when the session's policy has them share what is less than the whole (adakv); 0 for a
- * layer that is outside the budget. */
+/* Heads of layer l of a prompt of n tokens that get another block: those whose budget is below n,
+ * or all when the session's policy has them share what is less than the whole (adakv), or a decode
+ * budget bounds them; 0 for a layer that is outside the budget. */
 int rkv_session_n_shrinking(const rkv_session *s, int l, int n);
 
 /* The layer is outside the budget. */
@@ -103,6 +121,9 @@ static inline int rkv_policy_recent(const rkv_policy *p, int n)
 rkv_status rkv_session_compress_layer(rkv_session *s, const rkv_policy *p, int l, int room,
                                       rkv_error *e);
 
+/* Slots of the block that a head which keeps n_keep of its first prompt gets. */
+int rkv_session_block(const rkv_session *s, int l, int h, int n_keep, int room);
+
 /* Bytes that this takes meanwhile in layer l of n slots: scratch of the heads that shrink, and what
  * they keep. */
 size_t rkv_session_compress_bytes(const rkv_session *s, const rkv_policy *p, int l, int n);
@@ -118,7 +139,8 @@ size_t rkv_session_score_floats(const rkv_session *s, const rkv_policy *p, int n
  * observed what the policy needs. */
 rkv_status rkv_session_check_compress(const rkv_session *s, const rkv_policy *p, rkv_error *e);
 
-/* Budgets of the policy for a prompt of n tokens into s->budget and s->cap. */
+/* Budgets of the policy for a prompt of n tokens into s->budget and s->cap, within the decode
+ * budget. */
 rkv_status rkv_session_budget(rkv_session *s, const rkv_policy *p, int n, rkv_error *e);
 
 #endif

@@ -47,6 +47,10 @@ void rkv_kv_append(rkv_kv *kv, const rkv_backend *be, int l, int h, const float 
 rkv_status rkv_kv_compact(rkv_kv *kv, int l, int h, const int32_t *keep, int n_keep, int cap,
                           rkv_error *e);
 
+/* Keeps slots keep[0..n_keep), ascending, of one head, in place. Different heads may be worked on
+ * at the same time. */
+void rkv_kv_keep(rkv_kv *kv, int l, int h, const int32_t *keep, int n_keep);
+
 /* Drops the first n slots of every head of layer l, in place. */
 void rkv_kv_drop_front(rkv_kv *kv, int l, int n);
 
@@ -56,7 +60,7 @@ void rkv_kv_truncate(rkv_kv *kv, int l, int32_t pos);
 /* Frees the memory of layer l. */
 void rkv_kv_clear(rkv_kv *kv, int l);
 
-/* A copy, with extra slots of room in every head. */
+/* A copy, with extra >= 0 slots of room in every head, or with the room that each has (-1). */
 rkv_status rkv_kv_clone(rkv_kv **out, const rkv_kv *kv, int extra, rkv_error *e);
 
 /* K and V bytes of the slots held in layer l. */

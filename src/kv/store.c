@@ -133,6 +133,20 @@ rkv_status rkv_kv_compact(rkv_kv *kv, int l, int h, const int32_t *keep, int n_k
     return RKV_OK;
 }
 
+void rkv_kv_keep(rkv_kv *kv, int l, int h, const int32_t *keep, int n_keep)
+{
+    rkv_kv_head *p = rkv_kv_at(kv, l, h);
+    int i = 0;
+    while (i < n_keep && keep[i] == i)
+        i++;
+    for (int n; i < n_keep; i += n) {           /* runs of slots that stay together */
+        for (n = 1; i + n < n_keep && keep[i + n] == keep[i] + n;)
+            n++;
+        copy_slots(kv, p, i, p, keep[i], n);
+    }
+    p->n_slot = n_keep;
+}
+
 void rkv_kv_drop_front(rkv_kv *kv, int l, int n)
 {
     for (int h = 0; h < kv->n_kv_head; h++) {
@@ -168,9 +182,10 @@ rkv_status rkv_kv_clone(rkv_kv **out, const rkv_kv *kv, int extra, rkv_error *e)
     for (int i = 0; i < kv->n_layer * kv->n_kv_head; i++) {
         const rkv_kv_head *from = &kv->head[i];
         rkv_kv_head *to = &copy->head[i];
-        *to = head_alloc(kv, from->n_slot + extra);
+        const int cap = extra < 0 ? from->cap : from->n_slot + extra;
+        *to = head_alloc(kv, cap);
         if (!to->k) {
-            const rkv_status s = no_memory(kv, i / kv->n_kv_head, from->n_slot + extra, e);
+            const rkv_status s = no_memory(kv, i / kv->n_kv_head, cap, e);
             rkv_kv_free(copy);
             return s;
         }

@@ -97,23 +97,32 @@ int rkv_budget_share(double share, int n)
     return (int)floor(share * n + 0.5 + fmax(1e-7, 1e-15 * n));
 }
 
+double rkv_budget_tokens(const rkv_policy *p, int n_layer, int n, double bytes_per_token,
+                         char *shown)
+{
+    enum { SHOWN = 40 };
+    double want = n;
+    snprintf(shown, SHOWN, "full");
+    if (p->budget_kind == RKV_BUDGET_SHARE) {
+        want = rkv_budget_share(p->budget, n);
+        snprintf(shown, SHOWN, "%g %%", 100.0 * p->budget);
+    } else if (p->budget_kind == RKV_BUDGET_TOKENS) {
+        want = floor(p->budget);
+        snprintf(shown, SHOWN, "%g tokens", p->budget);
+    } else if (p->budget_kind == RKV_BUDGET_BYTES) {
+        want = floor(p->budget / (bytes_per_token * n_layer));
+        want -= want * bytes_per_token * n_layer > p->budget;    /* the quotient was rounded up */
+        snprintf(shown, SHOWN, "%g bytes", p->budget);
+    }
+    return want;
+}
+
 rkv_status rkv_budget_cap(int *cap, const rkv_policy *p, int n_layer, int n,
                           double bytes_per_token, rkv_error *e)
 {
     const int floor_tokens = rkv_policy_floor(p);
-    double want = n;
-    char shown[40] = "full";
-    if (p->budget_kind == RKV_BUDGET_SHARE) {
-        want = rkv_budget_share(p->budget, n);
-        snprintf(shown, sizeof shown, "%g %%", 100.0 * p->budget);
-    } else if (p->budget_kind == RKV_BUDGET_TOKENS) {
-        want = floor(p->budget);
-        snprintf(shown, sizeof shown, "%g tokens", p->budget);
-    } else if (p->budget_kind == RKV_BUDGET_BYTES) {
-        want = floor(p->budget / (bytes_per_token * n_layer));
-        want -= want * bytes_per_token * n_layer > p->budget;    /* the quotient was rounded up */
-        snprintf(shown, sizeof shown, "%g bytes", p->budget);
-    }
+    char shown[40];
+    const double want = rkv_budget_tokens(p, n_layer, n, bytes_per_token, shown);
     if (want >= n || n <= floor_tokens) {       /* nothing to remove: the prompt is left alone */
         if (want < n)
             rkv_log(RKV_LOG_WARN, "budget %s: the prompt of %d tokens is kept whole, since it is "

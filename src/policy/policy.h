@@ -32,10 +32,12 @@ typedef struct rkv_query_stats { /* of a group's queries, before rotation, not s
 
 typedef struct rkv_observed {   /* what one (layer, KV head) is scored by */
     const rkv_backend *be;
-    rkv_kv_view kv;             /* all n prompt tokens, slot i at position i */
+    /* All n prompt tokens, slot i at position i; or, while decoding, what is held, whose last
+     * n_query slots are the last positions. */
+    rkv_kv_view kv;
     const float *q; /* [n_query][n_group][d_head] scaled, rotated queries of the head's group */
-    int n_query, n_group;       /* the queries are those of the last n_query prompt positions */
-    const float *mass; /* [n] attention that each key got, summed over all prompt queries of the
+    int n_query, n_group;       /* the queries are those of the last n_query positions */
+    const float *mass; /* [n] attention that each key got, summed over all queries of the
                           group; NULL where the selector does not look at it */
     const float *recent;        /* the same of the last queries, as many as the policy says */
     const rkv_query_stats *stats;       /* NULL where it does not look at them */
@@ -51,6 +53,7 @@ typedef struct rkv_selector {
     int needs_mass;             /* of all queries; 0 where needs_recent is set */
     int needs_recent;           /* of the policy's last ones; of all when it says so */
     int needs_stats;
+    int ranks_layer;            /* one ranking of positions for all heads of a layer */
     int needs_window;           /* it observes the window's queries: there must be some */
     /* Queries it must observe, last ones of the prompt; NULL: none. */
     int (*n_query)(const rkv_policy *p);
@@ -194,6 +197,11 @@ void rkv_divide(int *b, const double *w, int n, int64_t total, int lo, int hi, d
 /* Tokens that a share of n is: floor(share n + 0.5). A share is a decimal fraction: half a token
  * must not be lost to its binary rounding. */
 int rkv_budget_share(double share, int n);
+
+/* Tokens per layer and head that p's budget stands for, whole but perhaps beyond any int, in
+ * n_layer compressible layers with a prompt of n tokens. shown [40]: the budget in words. */
+double rkv_budget_tokens(const rkv_policy *p, int n_layer, int n, double bytes_per_token,
+                         char *shown);
 
 /* Mean budget per layer and head for a prompt of n tokens; n when everything stays. RKV_E_ARG: the
  * floor of window + n_sink does not fit. */

@@ -5,10 +5,10 @@
 
 static void score(const rkv_policy *p, const rkv_observed *o, float *out, float *scratch)
 {
-    const int n = o->kv.n_slot, n_scored = n - p->window;
+    const int n = o->kv.n_slot, n_scored = n - p->window, end = n ? o->kv.pos[n - 1] + 1 : 0;
     (void)scratch;
     for (int t = 0; t < n_scored; t++)
-        out[t] = o->mass[t] / ((float)o->n_group * (float)(n - t));
+        out[t] = o->mass[t] / ((float)o->n_group * (float)(end - o->kv.pos[t]));
 }
 
 static int queries(const rkv_policy *p, int n)

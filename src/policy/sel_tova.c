@@ -43,4 +43,5 @@ static int one(const rkv_policy *p, int n)
 
 const rkv_selector rkv_selector_tova = {
     .name = "tova", .n_query = n_query, .scratch = scratch_floats, .score = score, .queries = one,
+    .ranks_layer = 1,
 };
