@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "engine/scores.h"
 #include "engine/session.h"
 
 enum { N = 500, WINDOW = 32, RECENT = 101 };
@@ -264,6 +265,58 @@ static void check_kept(const rkv_model *m, const rkv_session *full, const char *
     rkv_session_free(later);
 }
 
+/* Copies compressed one after the other with shared scores keep what each keeps alone; scores are
+ * found again by policies that score alike, and by no others. */
+static void check_shared_scores(const rkv_model *m, const rkv_session *full)
+{
+    static const struct {
+        const char *policy, *budget;
+        int kernel, found;
+    } cases[] = {{"snapkv", "20%", 7, 0}, {"pyramid", "20%", 7, 1}, {"snapkv+adakv", "40%", 7, 1},
+                 {"snapkv+criticalkv", "30%", 7, 1}, {"snapkv", "20%", 7, 1},
+                 {"snapkv", "20%", 5, 0}, {"blend", "30%", 7, 0}, {"h2o", "20%", 7, 0},
+                 {"h2o", "full", 7, 0}, {"h2o", "10%", 7, 1}};
+    rkv_error e = {0};
+    rkv_scores *scores;
+    static float score[N];
+    int last = 0;
+    must(rkv_scores_create(&scores, &e), &e);
+    while (last < m->config.n_layer - 1 && rkv_session_skips(full, last))
+        last++;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rkv_policy p = rkv_policy_default();
+        char name[32];
+        rkv_session *alone, *shared;
+        snprintf(name, sizeof name, "%s", cases[i].policy);
+        must(rkv_policy_set_name(&p, name, &e), &e);
+        must(rkv_policy_set_budget(&p, cases[i].budget, &e), &e);
+        p.recent = RECENT;
+        p.pool_kernel = cases[i].kernel;
+        must(rkv_session_fork(&alone, full, &e), &e);
+        must(rkv_session_fork(&shared, full, &e), &e);
+        must(rkv_session_compress(alone, &p, &e), &e);
+        if (rkv_policy_active(&p)) {
+            must(rkv_scores_begin(scores, shared, &p, &e), &e);
+            CHECK(rkv_scores_get(scores, last, 0, score) == cases[i].found,
+                  "case %zu, %s: scores are there: %d", i, name, !cases[i].found);
+        }
+        must(rkv_session_compress_with(shared, &p, scores, &e), &e);
+        int differ = 0;
+        for (int l = 0; l < m->config.n_layer; l++)
+            for (int h = 0; h < m->config.n_kv_head; h++) {
+                const int32_t *a, *b;
+                const int n = rkv_session_kept(alone, l, h, &a);
+                differ += n != rkv_session_kept(shared, l, h, &b) ||
+                          (n && memcmp(a, b, (size_t)n * sizeof *a));
+            }
+        CHECK(!differ && !shared->scores, "case %zu, %s: %d heads differ", i, name, differ);
+        rkv_session_free(alone);
+        rkv_session_free(shared);
+    }
+    rkv_scores_free(scores);
+    rkv_scores_free(NULL);
+}
+
 /* A session that did not observe what the policy needs refuses, and stays as it was. */
 static void check_refused(const rkv_model *m)
 {
@@ -346,6 +399,7 @@ static void check_f32(const tiny_options *t)
         check_kept(m, s, "blend", budgets[i], RECENT, 2e-5);
         check_kept(m, s, "blend", budgets[i], 0, 2e-5);
     }
+    check_shared_scores(m, s);
     check_refused(m);
     check_lengths(m);
     rkv_session_free(s);

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "engine/evict.h"
 #include "engine/query_stats.h"
+#include "engine/scores.h"
 #include "engine/scoring.h"
 
 #include <math.h>
@@ -115,8 +116,13 @@ static void score_part(void *ctx, int i, int thread)
     const job *j = ctx;
     float *score = score_of(j, i);
     (void)thread;
-    if (j->budget[j->head[i]] < j->n || j->of.p->adakv)
-        score_head(j, j->head[i], score, score + j->n);
+    rkv_scores *known = j->of.s->scores;
+    const int h = j->head[i];
+    if ((j->budget[h] >= j->n && !j->of.p->adakv) || (known && rkv_scores_get(known, j->of.l, h, score)))
+        return;
+    score_head(j, h, score, score + j->n);
+    if (known)
+        rkv_scores_keep(known, j->of.l, h, score);
 }
 
 /* Chooses the slots of the i-th head that shrinks. */
@@ -328,7 +334,20 @@ rkv_status rkv_session_check_compress(const rkv_session *s, const rkv_policy *p,
 
 rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *e)
 {
-    const rkv_config *c = &s->m->config;
+    return rkv_session_compress_with(s, p, NULL, e);
+}
+
+static rkv_status compress_layers(rkv_session *s, const rkv_policy *p, rkv_error *e)
+{
+    for (int l = 0; l < s->m->config.n_layer; l++)
+        if (!rkv_session_skips(s, l))
+            RKV_TRY(rkv_session_compress_layer(s, p, l, rkv_session_room(s), e));
+    return RKV_OK;
+}
+
+rkv_status rkv_session_compress_with(rkv_session *s, const rkv_policy *p, rkv_scores *scores,
+                                     rkv_error *e)
+{
     RKV_TRY(rkv_policy_check(p, e));
     if (p->profile)
         RKV_TRY(rkv_profile_check(p->profile, s->m, e));
@@ -336,9 +355,11 @@ rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv_error *
         return RKV_OK;
     RKV_TRY(rkv_session_check_compress(s, p, e));
     RKV_TRY(rkv_session_budget(s, p, s->n_prompt, e));
+    if (scores)
+        RKV_TRY(rkv_scores_begin(scores, s, p, e));
     s->compressed = 1;                          /* also when memory ends half-way */
-    for (int l = 0; l < c->n_layer; l++)
-        if (!rkv_session_skips(s, l))
-            RKV_TRY(rkv_session_compress_layer(s, p, l, rkv_session_room(s), e));
-    return RKV_OK;
+    s->scores = scores;
+    const rkv_status status = compress_layers(s, p, e);
+    s->scores = NULL;
+    return status;
 }

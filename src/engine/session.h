@@ -49,6 +49,7 @@ struct rkv_session {
     int cap;                    /* mean budget per layer and KV head */
     int *budget;                /* [n_layer][n_kv_head], of the first prompt */
     int compressed;
+    rkv_scores *scores;         /* of the call at hand: where scores are kept and found; or NULL */
     uint64_t plan_bytes;        /* of all allocations at the peak of the last prefill */
     rkv_eviction evict;
     rkv_observation seen;

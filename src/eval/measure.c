@@ -123,14 +123,15 @@ static rkv_status refuse(job *j, int c, const char *why, rkv_error *e)
 }
 
 /* A copy for each policy. What a policy cannot do with this prompt is a result, too. */
-static rkv_status compress(job *j, rkv_error *e)
+static rkv_status compress_columns(job *j, rkv_scores *scores, rkv_error *e)
 {
     for (int c = 1; c < j->n_column; c++) {
         rkv_error why = {0};
         if (!is_column_missing(j, c))
             continue;
         RKV_TRY(rkv_session_fork(&j->base[c], j->base[0], e));
-        const rkv_status s = rkv_session_compress(j->base[c], &j->o->policy[c - 1].policy, &why);
+        const rkv_status s =
+            rkv_session_compress_with(j->base[c], &j->o->policy[c - 1].policy, scores, &why);
         if (!s)
             continue;
         rkv_session_free(j->base[c]);
@@ -143,6 +144,15 @@ static rkv_status compress(job *j, rkv_error *e)
         RKV_TRY(refuse(j, c, why.text, e));
     }
     return RKV_OK;
+}
+
+static rkv_status compress(job *j, rkv_error *e)
+{
+    rkv_scores *scores;
+    RKV_TRY(rkv_scores_create(&scores, e));
+    const rkv_status status = compress_columns(j, scores, e);
+    rkv_scores_free(scores);
+    return status;
 }
 
 /* ---- the answer ---- */

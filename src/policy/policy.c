@@ -320,3 +320,13 @@ rkv_status rkv_policy_check(const rkv_policy *p, rkv_error *e)
         return out_of_range("budget", p->budget, "a positive number", e);
     return RKV_OK;
 }
+
+int rkv_policy_scores_alike(const rkv_policy *a, const rkv_policy *b)
+{
+    return a->selector && b->selector && !strcmp(a->selector, b->selector) &&
+           a->window == b->window && a->n_sink == b->n_sink && a->pool_kernel == b->pool_kernel &&
+           a->pool_average == b->pool_average && a->pool_before_mean == b->pool_before_mean &&
+           a->recent == b->recent && a->seed == b->seed && a->n_future == b->n_future &&
+           a->use_covariance == b->use_covariance && a->use_value_norm == b->use_value_norm &&
+           a->epsilon == b->epsilon;
+}

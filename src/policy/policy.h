@@ -214,4 +214,8 @@ rkv_status rkv_policy_check(const rkv_policy *p, rkv_error *e);
 /* The policy may remove tokens at all. */
 int rkv_policy_active(const rkv_policy *p);
 
+/* Whether two policies score the tokens of a prompt alike: selector and its settings are equal,
+ * whatever the budget and how it is divided. */
+int rkv_policy_scores_alike(const rkv_policy *a, const rkv_policy *b);
+
 #endif
