@@ -451,6 +451,14 @@ typedef int rkv_logits_fn(void *ctx, int64_t i0, int n_row, const float *logits)
 RKV_API rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,
                                      rkv_logits_fn *fn, void *ctx, rkv_error *e);
 
+/* The same text after the prompts of n_session different sessions of one model, such as copies that
+ * were compressed by several policies: as rkv_session_score with ctx[i] for each, to the bit, but
+ * each layer's weights are read and unpacked once for all. 1 <= n_session <= 1024; sessions without
+ * a past, or with a decode budget, are RKV_E_ARG; on failure all hold what they held before. */
+RKV_API rkv_status rkv_sessions_score(rkv_session *const *s, size_t n_session, const int32_t *ids,
+                                      size_t n, size_t first, rkv_logits_fn *fn, void *const *ctx,
+                                      rkv_error *e);
+
 /* Takes one id: rkv_sessions_decode of one session. */
 RKV_API rkv_status rkv_session_decode(rkv_session *s, int32_t id, rkv_error *e);
 

@@ -257,6 +257,105 @@ static void check_no_memory(const rkv_model *m, const alone *want)
     CHECK(k > 40, "only %d allocations", k);
 }
 
+/* ---- the same text in several sessions ---- */
+
+enum { TEXT = 19, FROM = 4, WITH_PAST = KINDS - 1 };
+
+typedef struct rows {           /* that a text's scoring hands out */
+    uint64_t digest;
+    int64_t next;
+    int left, n_vocab;          /* calls until it interrupts */
+} rows;
+
+static int take_rows(void *ctx, int64_t i0, int n_row, const float *logits)
+{
+    rows *r = ctx;
+    r->digest = digest(r->digest, logits,
+                       (size_t)n_row * (size_t)r->n_vocab * sizeof *logits);
+    r->next = i0 == r->next ? i0 + n_row : -1;
+    return --r->left < 0;
+}
+
+static rows new_rows(int n_vocab, int left)
+{
+    return (rows){.next = FROM, .left = left, .n_vocab = n_vocab};
+}
+
+/* All kinds with a past, from the first of them or in reverse: rows and states as one by one. */
+static void check_scored(const rkv_model *m, int n_thread, int reverse)
+{
+    const rkv_model_info *info = rkv_model_get_info(m);
+    rkv_session *s[WITH_PAST];
+    rows got[WITH_PAST];
+    void *ctx[WITH_PAST];
+    int of[WITH_PAST];
+    for (int i = 0; i < WITH_PAST; i++) {
+        of[i] = 1 + (reverse ? WITH_PAST - 1 - i : i);
+        s[i] = make(m, of[i], n_thread);
+        got[i] = new_rows(info->n_vocab, 1 << 20);
+        ctx[i] = &got[i];
+    }
+    must(rkv_sessions_score(s, WITH_PAST, ids + N, TEXT, FROM, take_rows, ctx, &e));
+    for (int i = 0; i < WITH_PAST; i++) {
+        rkv_session *one = make(m, of[i], 1);
+        rows want = new_rows(info->n_vocab, 1 << 20);
+        must(rkv_session_score(one, ids + N, TEXT, FROM, take_rows, &want, &e));
+        const state a = look(one, info), b = look(s[i], info);
+        CHECK(got[i].digest == want.digest && got[i].next == TEXT && want.next == TEXT,
+              "kind %d: other rows than alone", of[i]);
+        CHECK(same_state(&a, &b), "kind %d: another state than alone", of[i]);
+        rkv_session_free(one);
+        rkv_session_free(s[i]);
+    }
+}
+
+/* Interrupted at each row, without memory, and refused: nothing changes. */
+static void check_score_fails(const rkv_model *m)
+{
+    const rkv_model_info *info = rkv_model_get_info(m);
+    rkv_session *s[] = {make(m, 3, 1), make(m, 5, 1)}, *empty = make(m, 0, 1);
+    const state before[] = {look(s[0], info), look(s[1], info)};
+    rows r[2];
+    void *ctx[] = {&r[0], &r[1]};
+    int k = 0;
+    for (rkv_status status = RKV_E_MEM; status; k++) {
+        r[0] = r[1] = new_rows(info->n_vocab, 1 << 20);
+        rkv_session *f[2];
+        must(rkv_session_fork(&f[0], s[0], &e));
+        must(rkv_session_fork(&f[1], s[1], &e));
+        rkv_mem_fail_after(k + 1);
+        status = rkv_sessions_score(f, 2, ids, TEXT, FROM, take_rows, ctx, &e);
+        rkv_mem_fail_after(0);
+        for (int i = 0; i < 2 && status; i++) {
+            const state now = look(f[i], info);
+            CHECK(status == RKV_E_MEM && same_state(&before[i], &now),
+                  "allocation %d: %s, session #%d", k, e.text, i);
+        }
+        rkv_session_free(f[0]);
+        rkv_session_free(f[1]);
+    }
+    CHECK(k > 10, "only %d allocations", k);
+    for (int i = 0; i < 2; i++) {
+        r[0] = r[1] = new_rows(info->n_vocab, 1 << 20);
+        r[i].left = 0;
+        CHECK(rkv_sessions_score(s, 2, ids, TEXT, FROM, take_rows, ctx, &e) == RKV_E_CANCELLED,
+              "%s", e.text);
+    }
+    rkv_session *twice[] = {s[0], s[0]}, *without[] = {s[0], empty};
+    CHECK(rkv_sessions_score(s, 0, ids, TEXT, 0, take_rows, ctx, &e) == RKV_E_ARG, "of none");
+    CHECK(rkv_sessions_score(twice, 2, ids, TEXT, 0, take_rows, ctx, &e) == RKV_E_ARG, "twice");
+    CHECK(rkv_sessions_score(without, 2, ids, TEXT, 0, take_rows, ctx, &e) == RKV_E_ARG &&
+              strstr(e.text, "#1 has no prompt"), "%s", e.text);
+    CHECK(rkv_sessions_score(s, 2, ids, TEXT, TEXT + 1, take_rows, ctx, &e) == RKV_E_ARG &&
+              strstr(e.text, "from row 20"), "%s", e.text);
+    for (int i = 0; i < 2; i++) {
+        const state now = look(s[i], info);
+        CHECK(same_state(&before[i], &now), "session #%d has changed", i);
+        rkv_session_free(s[i]);
+    }
+    rkv_session_free(empty);
+}
+
 static int stop_at(void *ctx, const char *phase, int64_t done, int64_t total)
 {
     (void)phase, (void)done, (void)total;
@@ -350,6 +449,9 @@ static void check_family(const tiny_options *t, int n_step)
         base[i] = make(m, mixed[i], 1);
     check_no_memory(m, &want);
     check_stopped(m);
+    check_scored(m, 1, 0);
+    check_scored(m, 2, 1);
+    check_score_fails(m);
     rkv_model *other = made_model(t);
     check_refusals(m, other);
     rkv_model_free(other);

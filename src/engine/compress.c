@@ -118,7 +118,9 @@ static void score_part(void *ctx, int i, int thread)
     (void)thread;
     rkv_scores *known = j->of.s->scores;
     const int h = j->head[i];
-    if ((j->budget[h] >= j->n && !j->of.p->adakv) || (known && rkv_scores_get(known, j->of.l, h, score)))
+    if (j->budget[h] >= j->n && !j->of.p->adakv)
+        return;
+    if (known && rkv_scores_get(known, j->of.l, h, score))
         return;
     score_head(j, h, score, score + j->n);
     if (known)

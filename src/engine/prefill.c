@@ -484,6 +484,58 @@ rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_
     return status;
 }
 
+/* Any of the sessions; the arrays have room for each. */
+static rkv_status score_together(rkv_session *const *s, size_t n_session, const int32_t **ids,
+                                 size_t *n, prefill *of, size_t first, rkv_logits_fn *fn,
+                                 void *const *ctx, rkv_error *e)
+{
+    call c = {.n = n_session, .of = of};
+    for (size_t i = 0; i < n_session; i++) {
+        ids[i] = ids[0];
+        n[i] = n[0];
+        of[i] = begin(s[i], n[0]);
+    }
+    rkv_status status = start(&c, s, ids, n, 1, e);
+    if (!status)
+        status = run_layers(&c, e);
+    for (size_t i = 0; !status && i < n_session; i++)
+        status = hand_out_logits(&of[i], first, fn, ctx[i], e);
+    for (size_t i = 0; !status && i < n_session; i++)
+        last_logits(&of[i]);
+    end(&c, status);
+    return status;
+}
+
+rkv_status rkv_sessions_score(rkv_session *const *s, size_t n_session, const int32_t *ids,
+                              size_t n, size_t first, rkv_logits_fn *fn, void *const *ctx,
+                              rkv_error *e)
+{
+    RKV_TRY(rkv_sessions_check(s, n_session, "score", e));
+    if (first > n)
+        return rkv_fail(e, RKV_E_ARG, "score: from row %zu of %zu on", first, n);
+    for (size_t i = 0; i < n_session; i++) {
+        RKV_TRY(rkv_sessions_about(rkv_session_check_ids(s[i], ids, n, e), i, n_session, e));
+        if (!s[i]->n_past || s[i]->evict.cap)
+            return rkv_fail(e, RKV_E_ARG, "score: session #%zu %s", i,
+                            s[i]->n_past ? "has a decode budget" : "has no prompt yet");
+    }
+    const int32_t **all_ids = rkv_mem_alloc(rkv_mem_product(n_session, sizeof *all_ids));
+    size_t *all_n = rkv_mem_alloc(rkv_mem_product(n_session, sizeof *all_n));
+    prefill *of = rkv_mem_alloc(rkv_mem_product(n_session, sizeof *of));
+    rkv_status status = RKV_OK;
+    if (!all_ids || !all_n || !of) {
+        status = rkv_fail(e, RKV_E_MEM, "score in %zu sessions: out of memory", n_session);
+    } else {
+        all_ids[0] = ids;
+        all_n[0] = n;
+        status = score_together(s, n_session, all_ids, all_n, of, first, fn, ctx, e);
+    }
+    rkv_mem_free(all_ids);
+    rkv_mem_free(all_n);
+    rkv_mem_free(of);
+    return status;
+}
+
 rkv_status rkv_session_prefill(rkv_session *s, const int32_t *ids, size_t n, rkv_error *e)
 {
     if (n == 1 && s->n_past)

@@ -4,8 +4,8 @@
 
 #include "engine/session.h"
 
-/* Makes c hold scores by p of the prompt of s: those that it has, if they are by the same rule, else
- * none yet. RKV_E_MEM: it holds none. */
+/* Makes c hold scores by p of the prompt of s: those that it has, if they are by the same rule,
+ * else none yet. RKV_E_MEM: it holds none. */
 rkv_status rkv_scores_begin(rkv_scores *c, const rkv_session *s, const rkv_policy *p, rkv_error *e);
 
 /* Writes the scores of head h of layer l; 0: they are not there. */

@@ -26,7 +26,6 @@ typedef struct job {
     int32_t *fed;               /* question and answer of the full cache */
     int n_fed, first;           /* rows from first on are compared */
     float *reference;           /* their logits */
-    double kl_sum;
     const double *place;
     double done;                /* share of this work, 0 to 1 */
     double span;                /* share that the call at hand stands for */
@@ -236,26 +235,38 @@ static int keep_rows(void *ctx, int64_t i0, int n_row, const float *logits)
     return tell(j, j->done);
 }
 
+/* Of one column. */
+typedef struct divergence {
+    const job *j;
+    double sum;
+} divergence;
+
 static int compare_rows(void *ctx, int64_t i0, int n_row, const float *logits)
 {
-    job *j = ctx;
+    divergence *d = ctx;
+    const job *j = d->j;
     for (int i = 0; i < n_row; i++)
-        j->kl_sum += rkv_logits_kl(reference_row(j, i0 + i),
-                                   logits + (size_t)i * (size_t)j->n_vocab, j->n_vocab);
+        d->sum += rkv_logits_kl(reference_row(j, i0 + i),
+                                logits + (size_t)i * (size_t)j->n_vocab, j->n_vocab);
     return tell(j, j->done);
 }
 
-/* Feeds question and answer to a copy; fn sees the rows from the question's last on, or those of
- * the answer where there is no question. */
-static rkv_status feed(job *j, int column, rkv_logits_fn *fn, rkv_error *e)
+/* Feeds question and answer to copies of n columns, fn with ctx[i] for each; it sees the rows from
+ * the question's last on, or those of the answer where there is no question. */
+static rkv_status feed(job *j, const int *column, int n, rkv_logits_fn *fn, void *const *ctx,
+                       rkv_error *e)
 {
-    rkv_session *s;
+    rkv_session *s[TOGETHER] = {0};
+    rkv_status status = RKV_OK;
     if (!j->n_fed)
         return RKV_OK;
-    RKV_TRY(rkv_session_fork(&s, j->base[column], e));
-    const rkv_status status =
-        rkv_session_score(s, j->fed, (size_t)j->n_fed, (size_t)j->first, fn, j, e);
-    rkv_session_free(s);
+    for (int i = 0; !status && i < n; i++)
+        status = rkv_session_fork(&s[i], j->base[column[i]], e);
+    if (!status)
+        status = rkv_sessions_score(s, (size_t)n, j->fed, (size_t)j->n_fed, (size_t)j->first, fn,
+                                    ctx, e);
+    for (int i = 0; i < n; i++)
+        rkv_session_free(s[i]);
     return status;
 }
 
@@ -275,15 +286,21 @@ static rkv_status make_reference(job *j, const rkv_eval_prompt *p, rkv_error *e)
         memcpy(j->fed, p->question, p->n_question * sizeof *j->fed);
     if (n_answer)
         memcpy(j->fed + p->n_question, j->ids[0], (size_t)n_answer * sizeof *j->fed);
-    return feed(j, 0, keep_rows, e);
+    return feed(j, &(int){0}, 1, keep_rows, &(void *){j}, e);
 }
 
-static rkv_status measure_kl(double *kl, job *j, int column, rkv_error *e)
+static rkv_status measure_kl(double *kl, job *j, const int *column, int n, rkv_error *e)
 {
     const int rows = j->n_fed - j->first;
-    j->kl_sum = 0.0;
-    RKV_TRY(feed(j, column, compare_rows, e));
-    *kl = rows ? j->kl_sum / rows : (double)NAN;
+    divergence d[TOGETHER];
+    void *ctx[TOGETHER];
+    for (int i = 0; i < n; i++) {
+        d[i] = (divergence){j, 0.0};
+        ctx[i] = &d[i];
+    }
+    RKV_TRY(feed(j, column, n, compare_rows, ctx, e));
+    for (int i = 0; i < n; i++)
+        kl[i] = rows ? d[i].sum / rows : (double)NAN;
     return RKV_OK;
 }
 
@@ -322,14 +339,16 @@ static rkv_status score(rkv_eval_row *r, const rkv_sample *x, rkv_error *e)
 }
 
 /* Row of column c from the i-th answer. */
-static rkv_status fill_row(rkv_eval_row *out, job *j, int at, int c, int i, rkv_error *e)
+static rkv_status fill_row(rkv_eval_row *out, job *j, int at, int c, int i, double kl,
+                           rkv_error *e)
 {
     const rkv_kv_info kv = rkv_session_kv_info(j->base[c]);
     char *text = NULL;
     size_t n;
     rkv_eval_row r = {.kept = kv.n_kept, .bytes = kv.bytes, .bytes_full = kv.bytes_full,
                       .n_prompt = (int)j->p->n, .n_question = (int)j->p[at].n_question,
-                      .n_answer = j->n_id[i], .untouched = c && kv.bytes == kv.bytes_full};
+                      .n_answer = j->n_id[i], .kl = kl,
+                      .untouched = c && kv.bytes == kv.bytes_full};
     RKV_TRY(rkv_detokenize(j->m, j->ids[i], (size_t)j->n_id[i], 0, &text, &n, e));
     r.answer = rkv_utf8_clean(text, n);
     rkv_mem_free(text);
@@ -338,8 +357,6 @@ static rkv_status fill_row(rkv_eval_row *out, job *j, int at, int c, int i, rkv_
         s = write_layers(&r, j->base[c], rkv_model_get_info(j->m), e);
     if (!s)
         s = score(&r, &j->x[at], e);
-    if (!s && c)
-        s = measure_kl(&r.kl, j, c, e);
     if (s) {
         rkv_eval_row_free(&r);
         return s;
@@ -352,6 +369,7 @@ static rkv_status fill_row(rkv_eval_row *out, job *j, int at, int c, int i, rkv_
 static rkv_status answer_columns(job *j, int at, const int *column, int n, rkv_error *e)
 {
     rkv_session *s[TOGETHER] = {0};
+    double kl[TOGETHER] = {0.0};
     rkv_status status = ask(j, &j->p[at], s, column, n, e);
     if (!status)
         status = answer(j, &j->x[at], s, n, e);
@@ -359,10 +377,12 @@ static rkv_status answer_columns(job *j, int at, const int *column, int n, rkv_e
         rkv_session_free(s[i]);
     if (!status && column[0] == 0)
         status = make_reference(j, &j->p[at], e);
+    else if (!status)
+        status = measure_kl(kl, j, column, n, e);
     for (int i = 0; !status && i < n; i++) {
         rkv_eval_row *r = &j->row[at * j->n_column + column[i]];
         if (r->state == RKV_EVAL_MISSING)
-            status = fill_row(r, j, at, column[i], i, e);
+            status = fill_row(r, j, at, column[i], i, kl[i], e);
     }
     return status;
 }
