@@ -129,13 +129,6 @@ static int read_settings(settings *s, const opts *o)
     return bad;
 }
 
-/* What fails about the database is an output that is lost; one that is none is an input. */
-static int cannot_keep(const rkv_error *e, const opts *o)
-{
-    const size_t n = o->db ? strlen(o->db) : 0;
-    return n && e->status == RKV_E_IO && !strncmp(e->text, o->db, n) && e->text[n] == ':';
-}
-
 /* A failure's line, with what to do after an interrupted run. Of several ranks the first tells. */
 static int say_failed(const settings *s, const rkv_error *e, const opts *o)
 {
@@ -143,7 +136,7 @@ static int say_failed(const settings *s, const rkv_error *e, const opts *o)
     if (s->rank)
         return exit_code(e);
     if (e->status != RKV_E_CANCELLED)
-        return cannot_keep(e, o) ? fail(e), EXIT_FAILED : fail(e);
+        return fail(e);
     fprintf(stderr, "rkv: %s: %s\n", e->text,
             o->db ? "finished samples are kept; run the same command again to go on"
                   : "nothing was kept; with --db FILE.sqlite a run can be continued");

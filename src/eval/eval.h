@@ -54,13 +54,13 @@ enum { RKV_EVAL_TEXT, RKV_EVAL_JSON, RKV_EVAL_CSV };
  * for ranks above 0. A rank that fails stops the others, which then fail with its message.
  * against: a policy, "full" too, perhaps with "@BUDGET", that the others are compared with; NULL:
  * the first.
- * Errors: RKV_E_IO, RKV_E_FORMAT (data, a damaged store), RKV_E_ARG (options, policies),
- * RKV_E_MISMATCH (profile), RKV_E_UNSUPPORTED (a store without SQLite; protocol A of samples whose
+ * Errors: RKV_E_IO, RKV_E_WRITE (the store), RKV_E_FORMAT (data, a damaged store), RKV_E_ARG
+ * (options, policies), RKV_E_MISMATCH (profile), RKV_E_UNSUPPORTED (a store without SQLite; protocol A of samples whose
  * question is not known), RKV_E_MEM, RKV_E_CANCELLED. */
 rkv_status rkv_eval_run(char **text, char **html, const rkv_model *m, const rkv_eval_options *o,
                         int format, const char *against, rkv_error *e);
 
-/* Writes a text by temporary file, fsync and rename. RKV_E_IO, RKV_E_MEM. */
+/* Writes a text by temporary file, fsync and rename. RKV_E_WRITE, RKV_E_MEM. */
 rkv_status rkv_eval_save(const char *path, const char *text, size_t n, rkv_error *e);
 
 /* Samples that o describes as JSONL: *text, freed with rkv_free. */

@@ -20,7 +20,7 @@ static rkv_status failed(const rkv_store *s, const char *what, rkv_error *e)
 {
     const int code = s->db ? sqlite3_errcode(s->db) : SQLITE_NOMEM;
     const int strange = code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR;
-    return rkv_fail(e, strange ? RKV_E_FORMAT : RKV_E_IO, "%s: %s: %s", s->path, what,
+    return rkv_fail(e, strange ? RKV_E_FORMAT : RKV_E_WRITE, "%s: %s: %s", s->path, what,
                     s->db ? sqlite3_errmsg(s->db) : "out of memory");
 }
 

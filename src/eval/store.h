@@ -9,7 +9,7 @@
 typedef struct rkv_store rkv_store;
 
 /* Opens or makes the file, and the run in it that the signature names. RKV_E_UNSUPPORTED: built
- * without SQLite; RKV_E_IO; RKV_E_FORMAT: a database of something else; RKV_E_MEM. */
+ * without SQLite; RKV_E_WRITE; RKV_E_FORMAT: a database of something else; RKV_E_MEM. */
 rkv_status rkv_store_open(rkv_store **out, const char *path, const char *signature,
                           const rkv_model_info *model, char protocol, rkv_error *e);
 void rkv_store_close(rkv_store *s);
