@@ -499,8 +499,9 @@ RKV_API rkv_status rkv_session_compress(rkv_session *s, const rkv_policy *p, rkv
 
 /* The same, for several budgets or allocators in turn, each on a copy of one session
  * (rkv_session_fork): what the selector scores is kept in `scores` and found there by the next
- * copy, as long as selector and its settings stay; the kept sets do not change. It holds a float for
- * each prompt token of each layer and KV head. Never to be used with copies of another session. */
+ * copy, as long as selector and its settings stay; the kept sets do not change. It holds a float
+ * for each prompt token of each layer and KV head. Never to be used with copies of another
+ * session. */
 typedef struct rkv_scores rkv_scores;
 RKV_API rkv_status rkv_scores_create(rkv_scores **out, rkv_error *e);
 RKV_API void rkv_scores_free(rkv_scores *c);
