@@ -48,11 +48,11 @@
 
 /* y[j][r] = sum_i w[r][i] x[j][i] for n_x inputs and n_out rows of n_in elements, w_stride bytes
  * apart; ldy, ldx: floats from input to input. n_x, n_out >= 0, n_in >= 0 and a multiple of
- * block_len. The bits of y[j][r] depend on row r and input j alone, so that inputs may be divided
- * over calls like rows. Sum tolerance, where a weight s code + o of a block format counts as the
- * terms s code and o. With block formats x may be rounded to 16 bits in blocks of 32: that adds at
- * most 2^-15.99 max(|x|, 2^-100) sum|w| per block. Calls with many rows are cheaper per row;
- * weights are read from memory once for every 8 inputs or more. */
+ * block_len. A NaN in an input makes its sums NaN. The bits of y[j][r] depend on row r and input j
+ * alone, so that inputs may be divided over calls like rows. Sum tolerance, where a weight s code +
+ * o of a block format counts as the terms s code and o. With block formats x may be rounded to 16
+ * bits in blocks of 32: that adds at most 2^-15.99 max(|x|, 2^-100) sum|w| per block. Calls with
+ * many rows are cheaper per row; weights are read from memory once for every 8 inputs or more. */
 #define RKV_PROTO_matvec(name)                                                                     \
     void(name)(float *y, ptrdiff_t ldy, const void *w, ptrdiff_t w_stride, const float *x,         \
                ptrdiff_t ldx, int n_x, int n_out, int n_in)

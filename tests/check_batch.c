@@ -342,6 +342,7 @@ static void check_score_fails(const rkv_model *m)
               "%s", e.text);
     }
     rkv_session *twice[] = {s[0], s[0]}, *without[] = {s[0], empty};
+    CHECK(rkv_sessions_score(s, 2, ids, TEXT, 0, NULL, ctx, &e) == RKV_E_ARG, "no function");
     CHECK(rkv_sessions_score(s, 0, ids, TEXT, 0, take_rows, ctx, &e) == RKV_E_ARG, "of none");
     CHECK(rkv_sessions_score(twice, 2, ids, TEXT, 0, take_rows, ctx, &e) == RKV_E_ARG, "twice");
     CHECK(rkv_sessions_score(without, 2, ids, TEXT, 0, take_rows, ctx, &e) == RKV_E_ARG &&

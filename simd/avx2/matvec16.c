@@ -7,6 +7,8 @@
 #include "config.h"
 #include "kernels.h"
 
+#include <math.h>
+
 #include "vec/vec_avx2.h"
 
 #include "attr.h"
@@ -79,7 +81,14 @@ static inline void fall_apart(__m256i out[2], __m256i low, __m256i high)
     out[1] = _mm256_permute4x64_epi64(odd, 0xd8);
 }
 
-/* Rounds 32 numbers to q; their scale and the sum of their codes. */
+/* Whether one of the 32 is NaN. */
+static RKV_ALWAYS_INLINE int any_nan(const __m256 v[4])
+{
+    return _mm256_movemask_ps(_mm256_or_ps(_mm256_cmp_ps(v[0], v[1], _CMP_UNORD_Q),
+                                           _mm256_cmp_ps(v[2], v[3], _CMP_UNORD_Q)));
+}
+
+/* Rounds 32 numbers to q; their scale, NaN where one of them is, and the sum of their codes. */
 static RKV_ALWAYS_INLINE float round32(__m256i q[2], int *sum, const float *x)
 {
     const float least = 0x1p-100f; /* below it the inverse of the scale would overflow */
@@ -97,7 +106,7 @@ static RKV_ALWAYS_INLINE float round32(__m256i q[2], int *sum, const float *x)
     const __m256i high = _mm256_packs_epi32(code[2], code[3]);
     fall_apart(q, _mm256_permute4x64_epi64(low, 0xd8), _mm256_permute4x64_epi64(high, 0xd8));
     *sum = sum8(all);
-    return top / (float)TOP;
+    return any_nan(v) ? NAN : top / (float)TOP;
 }
 
 static inline void store32(void *to, __m256i v)

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "kernels.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "vec/vec_avx512.h"
@@ -61,7 +62,7 @@ static RKV_ALWAYS_INLINE int part_of(order as, int q)
                           : q;
 }
 
-/* Rounds 32 numbers; their scale. */
+/* Rounds 32 numbers; their scale, NaN where one of them is. */
 static RKV_ALWAYS_INLINE float round32(__m512i q[2], const float *x)
 {
     const float least = 0x1p-100f; /* below it the inverse of the scale would overflow */
@@ -71,7 +72,7 @@ static RKV_ALWAYS_INLINE float round32(__m512i q[2], const float *x)
     const __m512 inverse = _mm512_set1_ps((float)TOP / top);
     q[0] = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
     q[1] = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
-    return top / (float)TOP;
+    return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) ? NAN : top / (float)TOP;
 }
 
 /* Scale and sum of the 16 weights from `at` on; 32 share them where scales do. */

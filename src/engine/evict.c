@@ -267,8 +267,9 @@ void rkv_evict_seed(rkv_session *s, int l, int n)
     for (int i = 0; i < n_seen; i++)
         rkv_evict_look(s, l, n - n_seen + i,
                        q + (size_t)(s->seen.n_query - n_seen + i) * query_row(s));
-    const float *seen = s->seen.mass ? rkv_session_seen_mass(s, l, n)
-                                     : rkv_session_seen_recent(s, l, n);
+    const int of_all = rkv_policy_observes(&s->o.policy) & RKV_OBSERVE_MASS;
+    const float *seen =
+        of_all ? rkv_session_seen_mass(s, l, n) : rkv_session_seen_recent(s, l, n);
     for (int h = 0; v->mass && h < s->m->config.n_kv_head; h++) {
         const rkv_kv_head *head = rkv_kv_at(s->kv, l, h);
         float *mass = mass_of(s, l, h);

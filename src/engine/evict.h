@@ -1,6 +1,7 @@
 /* The decode-time budget: heads have blocks of a fixed size, and when one is full, all of them are
  * cut down to what their share leaves. What selectors look at is kept up to date token by token
- * (evict.c). Nothing is allocated after the first prompt. Choices: METHOD section 7. */
+ * (evict.c). Its memory is there from the first prompt on; decode's own scratch (decode.c) holds
+ * the weights of a step, too. Choices: METHOD section 7. */
 #ifndef RKV_EVICT_H
 #define RKV_EVICT_H
 

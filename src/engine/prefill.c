@@ -458,17 +458,22 @@ static rkv_status take_one_by_one(rkv_session *s, const int32_t *ids, size_t n, 
     return RKV_OK;
 }
 
+static void tell_compressed(const rkv_session *s, size_t n)
+{
+    if (!s->compressed)
+        return;
+    const rkv_kv_info kv = rkv_session_kv_info(s);
+    rkv_log(RKV_LOG_INFO, "prefill: %zu tokens follow a compressed cache, which holds %llu of "
+            "%llu bytes", n, (unsigned long long)kv.bytes, (unsigned long long)kv.bytes_full);
+}
+
 rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,
                              rkv_logits_fn *fn, void *ctx, rkv_error *e)
 {
     RKV_TRY(rkv_session_check_ids(s, ids, n, e));
     if (first > n)
         return rkv_fail(e, RKV_E_ARG, "score: from row %zu of %zu on", first, n);
-    if (s->compressed) {
-        const rkv_kv_info kv = rkv_session_kv_info(s);
-        rkv_log(RKV_LOG_INFO, "prefill: %zu tokens follow a compressed cache, which holds %llu of "
-                "%llu bytes", n, (unsigned long long)kv.bytes, (unsigned long long)kv.bytes_full);
-    }
+    tell_compressed(s, n);
     if (s->n_past && s->evict.cap)
         return take_one_by_one(s, ids, n, first, fn, ctx, e);
     prefill f = begin(s, n);
@@ -494,6 +499,7 @@ static rkv_status score_together(rkv_session *const *s, size_t n_session, const 
         ids[i] = ids[0];
         n[i] = n[0];
         of[i] = begin(s[i], n[0]);
+        tell_compressed(s[i], n[0]);
     }
     rkv_status status = start(&c, s, ids, n, 1, e);
     if (!status)
@@ -513,6 +519,8 @@ rkv_status rkv_sessions_score(rkv_session *const *s, size_t n_session, const int
     RKV_TRY(rkv_sessions_check(s, n_session, "score", e));
     if (first > n)
         return rkv_fail(e, RKV_E_ARG, "score: from row %zu of %zu on", first, n);
+    if (!fn || !ctx)
+        return rkv_fail(e, RKV_E_ARG, "score: nobody takes the rows; give a function and contexts");
     for (size_t i = 0; i < n_session; i++) {
         RKV_TRY(rkv_sessions_about(rkv_session_check_ids(s[i], ids, n, e), i, n_session, e));
         if (!s[i]->n_past || s[i]->evict.cap)

@@ -392,7 +392,7 @@ rkv_kv_info rkv_session_kv_info(const rkv_session *s)
         for (int h = 0; h < c->n_kv_head; h++)
             i.n_kept += prompt_tokens(s, l, h);
     }
-    i.n_kept /= c->n_kv_head;                   /* exact: so is the total of budgets */
+    i.n_kept /= c->n_kv_head;   /* exact where nothing was evicted: so is the total of budgets */
     return i;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "policy/policy.h"
 
 enum { TOGETHER = 8 };          /* copies that decode at a time */
 
@@ -122,26 +123,32 @@ static rkv_status refuse(job *j, int c, const char *why, rkv_error *e)
 }
 
 /* A copy for each policy. What a policy cannot do with this prompt is a result, too. */
+static rkv_status compress_column(job *j, int c, rkv_scores *scores, rkv_error *e)
+{
+    rkv_error why = {0};
+    RKV_TRY(rkv_session_fork(&j->base[c], j->base[0], e));
+    const rkv_status s =
+        rkv_session_compress_with(j->base[c], &j->o->policy[c - 1].policy, scores, &why);
+    if (!s)
+        return RKV_OK;
+    rkv_session_free(j->base[c]);
+    j->base[c] = NULL;
+    if (s == RKV_E_ARG)
+        return refuse(j, c, why.text, e);
+    if (e)
+        *e = why;
+    return s;
+}
+
+/* Policies that score alike come one after the other, whatever their place. */
 static rkv_status compress_columns(job *j, rkv_scores *scores, rkv_error *e)
 {
-    for (int c = 1; c < j->n_column; c++) {
-        rkv_error why = {0};
-        if (!is_column_missing(j, c))
-            continue;
-        RKV_TRY(rkv_session_fork(&j->base[c], j->base[0], e));
-        const rkv_status s =
-            rkv_session_compress_with(j->base[c], &j->o->policy[c - 1].policy, scores, &why);
-        if (!s)
-            continue;
-        rkv_session_free(j->base[c]);
-        j->base[c] = NULL;
-        if (s != RKV_E_ARG) {
-            if (e)
-                *e = why;
-            return s;
-        }
-        RKV_TRY(refuse(j, c, why.text, e));
-    }
+    const rkv_eval_policy *p = j->o->policy;
+    for (int c = 1; c < j->n_column; c++)
+        for (int k = c; k < j->n_column; k++)
+            if (!j->base[k] && is_column_missing(j, k) &&
+                rkv_policy_scores_alike(&p[c - 1].policy, &p[k - 1].policy))
+                RKV_TRY(compress_column(j, k, scores, e));
     return RKV_OK;
 }
 

@@ -58,10 +58,11 @@ static rkv_status find_need(need *out, const rkv_measurer *c, size_t n_prompt, i
                    seen = p.observed + p.mass + p.recent + p.stats;
     const uint64_t answer =
         rkv_bound_of(s, (int)n_prompt, c->o->n_response, 0).example - rows + p.stats;
+    const uint64_t walk = walk_bytes(c, s, (int)n_prompt, batch_rows, n, &n_row);
     *out = (need){
         .prompt = p.total + more * (rows + seen + p.kv),
         .answer = (uint64_t)n * answer,
-        .walk = walk_bytes(c, s, (int)n_prompt, batch_rows, n, &n_row),
+        .walk = walk,
         .held = more * made + (uint64_t)n * rkv_measure_bytes(c) + table,
         .left = rkv_mem_available(NULL),    /* while the team's threads have their stacks */
         .n_row = n_row,

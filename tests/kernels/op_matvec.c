@@ -4,6 +4,7 @@
 #include "kernels.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tol.h"
@@ -146,6 +147,8 @@ static int judge(const kernel_case *c, char *text)
  * formats. */
 static int known(kernel_fn f, rkv_dtype dt, char *text)
 {
+    static const unsigned char nothing[256 * 4];    /* a block of zeros */
+    static const float bad[256] = {[5] = NAN}, good[256] = {1.0f};
     static const float x[] = {2.0f, -1.0f, 9.0f, 0.0f, 4.0f};
     static const float f32[] = {1.0f, -2.5f, 7.0f, 0.5f, 4.0f};
     static const uint16_t f16[] = {0x3c00, 0xc100, 0x4700, 0x3800, 0x4400};
@@ -156,6 +159,15 @@ static int known(kernel_fn f, rkv_dtype dt, char *text)
     static const double want[] = {4.5, -3.0, 1.0, -10.0, 16.0}; /* nothing between the inputs */
     const int bytes = rkv_dtype_get(dt)->block_bytes;
     float got[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f};
+    const int len = rkv_dtype_get(dt)->block_len;
+    ((matvec_fn)f)(got, 1, nothing, bytes, bad, 256, 1, 1, len > 1 ? len : 32);
+    ((matvec_fn)f)(got + 1, 1, nothing, bytes, good, 256, 1, 1, len > 1 ? len : 32);
+    if (!isnan(got[0]) || got[1] != 0.0f) {
+        snprintf(text, FAULT_TEXT, "0 times NaN is %g, 0 times 1 is %g", (double)got[0],
+                 (double)got[1]);
+        return 0;
+    }
+    got[0] = got[1] = 1.0f;
     ((matvec_fn)f)(got, 3, q8_0, bytes, x, 3, 2, 2, 0);
     if (!judge_known(got, zero, 5, 0.0, text))
         return 0;
