@@ -287,6 +287,10 @@ def check_ranks():
     r = ranks(2, *RUN, "--db", "ranks2.sqlite", "--against", "nope")
     said = [x for x in r.err.splitlines() if x.startswith("rkv: ")]
     check(r.rc == USAGE and len(said) == 1 and "'nope'" in said[0], f"all ranks fail alike: {r}")
+    r = ranks(2, *RUN)
+    said = [x for x in r.err.splitlines() if x.startswith("rkv: ")]
+    check(r.rc == USAGE and not r.out and said and all("ranks share their samples by a database" in x for x in said),
+          f"ranks without a database: {r}")
 
 
 def tests():
