@@ -11,6 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef HAVE_SQLITE
+#include "base/db.h"
+#endif
 #include "base/json.h"
 #include "base/mem.h"
 #include "noise.h"
@@ -387,8 +390,37 @@ static void check_machine(void)
     CHECK(other == 0, "%d differ", (int)other);
 }
 
+/* What a failure of SQLite comes to, of a read and of a write. */
+static void check_db(void)
+{
+#ifdef HAVE_SQLITE
+    sqlite3 *db;
+    const int opened = sqlite3_open(":memory:", &db);
+    CHECK(!opened && !rkv_db_set_up(db, "CREATE TABLE x (a INTEGER PRIMARY KEY)"), "a new one");
+    CHECK(rkv_db_status(NULL, 0) == RKV_E_MEM && rkv_db_status(NULL, 1) == RKV_E_MEM, "none");
+    CHECK(sqlite3_exec(db, "SELECT b FROM x", NULL, NULL, NULL), "other columns");
+    CHECK(rkv_db_status(db, 0) == RKV_E_FORMAT && rkv_db_status(db, 1) == RKV_E_FORMAT, "format");
+    CHECK(sqlite3_exec(db, "INSERT INTO x VALUES (1); INSERT INTO x VALUES (1)", NULL, NULL, NULL),
+          "a row twice");
+    CHECK(rkv_db_status(db, 0) == RKV_E_IO && rkv_db_status(db, 1) == RKV_E_WRITE, "by writes");
+#if SQLITE_VERSION_NUMBER >= 3031000
+    sqlite3_hard_heap_limit64(sqlite3_memory_used());
+    const int no_room = sqlite3_exec(db, "INSERT INTO x VALUES (2)", NULL, NULL, NULL);
+    const rkv_status read = rkv_db_status(db, 0), written = rkv_db_status(db, 1);
+    sqlite3_hard_heap_limit64(0);
+    CHECK(no_room && read == RKV_E_MEM && written == RKV_E_MEM, "no memory: %d %d", read, written);
+#else
+    SKIP(1, "an SQLite without a limit of its memory");
+#endif
+    sqlite3_close(db);
+#else
+    SKIP(7, "no SQLite in this build");
+#endif
+}
+
 int main(void)
 {
+    check_db();
     check_noise();
     check_f16();
     check_mem();

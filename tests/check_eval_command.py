@@ -2,6 +2,7 @@
 """rkv eval from outside: tables, scores of predictions, made samples, interrupted and killed at any moment and gone on
 with, in parts, and options that make no sense. Runs from the build folder, as check_command.py."""
 import contextlib
+import ctypes
 import json
 import pathlib
 import random
@@ -169,6 +170,22 @@ def check_settings():
     check("--policies" in help_text and "-o, --db" in help_text, help_text)
 
 
+def check_folder():
+    """No output over a file of a folder of samples, by whatever name."""
+    data = pathlib.Path("tasks")
+    data.mkdir()
+    line = json.dumps({"id": "x", "task": "lcc", "answers": ["x"], "max_gen": 4, "prompt_ids": list(range(1, 60))})
+    (data / "lcc.jsonl").write_text(line + "\n")
+    pathlib.Path("link.jsonl").symlink_to("tasks/lcc.jsonl")
+    pathlib.Path("same").symlink_to("tasks")
+    args = ["eval", "-m", "m.gguf", "--data", "tasks"]
+    for option in ("--html", "--db"):
+        for name in ("tasks/lcc.jsonl", "tasks/trec.jsonl", "link.jsonl", "same/lcc.jsonl", "./tasks/../tasks/lcc.jsonl"):
+            refused(f"{option} {name}", USAGE, [option, f"'{name}'", "--data"], *args, option, name)
+    check((data / "lcc.jsonl").read_text() == line + "\n", "the samples are as before")
+    good("another file there", *args, "--html", "tasks/page.html")
+
+
 # ---- the database ----
 
 def check_resume():
@@ -217,6 +234,11 @@ def check_interrupted():
         check(took < (20 if SANITIZED else 1), f"{name} a database: {took:.2f} s")
 
 
+def no_override():
+    """The program is bound by the modes of files, if root runs it too."""
+    ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)     # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+
+
 def check_parts():
     whole = good("whole", *RUN, "--json").out
     for i in (1, 2, 3):
@@ -230,6 +252,10 @@ def check_parts():
         refused(f"--db {name}", code, [name, what], *RUN, "--db", name)
         if code == FAILED:
             refused(f"--write {name}", FAILED, [name, what], "eval", "-m", "m.gguf", "--needle", "100", "--write", name)
+    good("a database", *RUN, "--limit", "1", "--db", "locked.sqlite")
+    pathlib.Path("locked.sqlite").chmod(0o444)
+    refused("a database without leave to write", FAILED, ["locked.sqlite: cannot be written: Permission denied"], *RUN,
+            "--db", "locked.sqlite", preexec_fn=no_override)
     r = rkv(*RUN, "--db", "no-room.sqlite", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000)))
     check(r.rc == FAILED and r.one_line() and "no-room.sqlite: " in r.err and not r.out, f"no room for results: {r}")
 
@@ -261,11 +287,15 @@ def check_ranks():
     r = ranks(2, *RUN, "--db", "ranks2.sqlite", "--against", "nope")
     said = [x for x in r.err.splitlines() if x.startswith("rkv: ")]
     check(r.rc == USAGE and len(said) == 1 and "'nope'" in said[0], f"all ranks fail alike: {r}")
+    r = ranks(2, *RUN)
+    said = [x for x in r.err.splitlines() if x.startswith("rkv: ")]
+    check(r.rc == USAGE and not r.out and said and all("ranks share their samples by a database" in x for x in said),
+          f"ranks without a database: {r}")
 
 
 def tests():
     write_samples()
-    always = [check_settings, check_tables, check_refusals, check_protocols, check_scores, check_made]
+    always = [check_settings, check_tables, check_refusals, check_protocols, check_scores, check_made, check_folder]
     if without_sqlite() or sqlite3 is None:
         refused("no SQLite", INPUT, ["without SQLite"], *RUN, "--db", "x.sqlite")
         skip(90, "no SQLite in this build or in Python")

@@ -96,7 +96,9 @@ def compare_policies(name, got, p):
         says(r["Score"][1:], x.get("to_full"), f"{name}: {key} to full")
         if "avg6" in r:
             check(same(r["avg6"][0], x["average6"], 2) and same(r["avg16"][0], x["average16"], 2), f"{name}: {key}: averages")
-        if x["policy"] != "full" and x["kl"] is not None:
+        if x["policy"] == "full" or x["n"] < 6:
+            check(len(r["KL"]) == 1, f"{name}: {key}: no interval of KL: {r['KL']}")
+        elif x["kl"] is not None:
             low, high = r["KL"][1].split(" to ")
             check(same(low, x["kl_low"], 4) and same(high, x["kl_high"], 4), f"{name}: {key}: interval of KL")
 
@@ -192,6 +194,8 @@ def check_kinds():
     compare_tasks("against full", got, p)
     check({(c["against"], c["against_budget"]) for c in got["comparisons"]} == {("full", "100%")} and
           p.text.count("Beside ") == 1 and "Score: difference to" not in p.text, "the full cache as rival, once")
+    check("the difference to the full cache on the same samples (95 %" in p.text and "at the same budget" not in p.text,
+          "the full cache has no budget")
     refused("against nothing", USAGE, ["'nope'"], *small, "--against", "nope")
     refused("against no budget", USAGE, ["'h2o@7%'"], *small, "--against", "h2o@7%")
     good("against oneself", *RUN[:5], "--policies", "h2o", "--budgets", "30%", "--against", "h2o", "--limit", "1")

@@ -293,6 +293,14 @@ def check_until_stable():
         check(missing > 0 and text.endswith(words), f"{n}: what is missing: {text}, expected {words}")
     text = good("sure in words", "profile", "--show", "sure.json").out.decode()
     check(re.search(r"every budget is known to \+-[01]\.\d % of the mean, the widest interval is that of layer [01]\n$", text), text)
+    for name, words in (("sure", "every budget is known to +-"), ("fixed", "the widest interval of a budget, +-")):
+        bare = json.loads(pathlib.Path(f"{name}.json").read_text())
+        for x in bare["sensitivity"]:
+            for key in [k for k in x if k.split("_")[0] in ("rank", "budget")]:
+                del x[key]
+        pathlib.Path("bare.json").write_text(json.dumps(bare))
+        bare_text = good("without the layers' intervals", "profile", "--show", "bare.json").out.decode()
+        check(words in bare_text and "layer -1" not in bare_text and "is that of layer" not in bare_text, bare_text)
     check("budget 95 %" in text and "Spearman of sensitivity with" in text, f"report: {text}")
     layers = sure["sensitivity"]
     check(all(x["rank_low"] <= x["rank"] <= x["rank_high"] and x["budget_low"] <= x["budget"] <= x["budget_high"]

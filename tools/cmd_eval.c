@@ -240,7 +240,7 @@ int cmd_eval(const opts *given)
     if (!code)
         code = check_output(o->write ? o->write : o->html);
     if (!code)
-        code = check_output(o->db);
+        code = check_database(o->db);
     if (!code && !o->write)
         code = read_policies(&s, o);
     if (!code && !o->write && !o->shard)

@@ -48,6 +48,8 @@ int check_not_kept(const opts *o);
 /* The file can be written, as far as can be told before the long work; NULL: none is. 0, or
  * EXIT_FAILED after one line. */
 int check_output(const char *path);
+/* The same of a file that SQLite changes in place. */
+int check_database(const char *path);
 
 /* -m is given and loads. 0 or an exit code. */
 int load_model(rkv_model **m, const opts *o);

@@ -64,6 +64,28 @@ static int also(const named *out, const char *what)
     return usage("%s: '%.200s' is also %s; name another file", out->option, out->path, what);
 }
 
+/* path is in a folder; whatever it links to. */
+static int is_in(const char *path, const char *folder)
+{
+    struct stat x, y;
+    char of[PATH_MAX];
+    return folder_of(of, sizeof of, path) && !stat(of, &x) && !stat(folder, &y) &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* By its name or what that links to, a file of a folder of --data: those of tasks, TASK.jsonl. */
+static int is_of_data(const char *path, const char *data)
+{
+    char real[PATH_MAX];
+    const char *const at[] = {path, realpath(path, real) ? real : path};
+    for (int i = 0; i < 2; i++) {
+        const char *dot = strrchr(last_part(at[i]), '.');
+        if (dot && !strcmp(dot, ".jsonl") && is_in(at[i], data))
+            return 1;
+    }
+    return 0;
+}
+
 static int check_one_output(const named *out, const opts *o)
 {
     const named in[] = {
@@ -78,6 +100,8 @@ static int check_one_output(const named *out, const opts *o)
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
         if (in[i].path && is_same_file(out->path, in[i].path))
             return also(out, in[i].option);
+    if (o->data && is_of_data(out->path, o->data))
+        return also(out, "among the files of the --data");
     for (int i = 0; i < o->n_word; i++)
         if (is_same_file(out->path, o->word[i]))
             return also(out, "among the parts");
@@ -104,12 +128,9 @@ int check_outputs(const opts *o)
 /* One of the files of a folder of --resume: DIR/profile.sqlite, profile-1-of-2.sqlite-wal. */
 static int is_kept(const char *path, const char *resume)
 {
-    struct stat x, y;
-    char folder[PATH_MAX], real[PATH_MAX];
+    char real[PATH_MAX];
     const char *at = realpath(path, real) ? real : path, *name = last_part(at);
-    return !strncmp(name, "profile", 7) && strstr(name, ".sqlite") &&
-           folder_of(folder, sizeof folder, at) && !stat(folder, &x) && !stat(resume, &y) &&
-           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return !strncmp(name, "profile", 7) && strstr(name, ".sqlite") && is_in(at, resume);
 }
 
 int check_not_kept(const opts *o)
@@ -121,7 +142,8 @@ int check_not_kept(const opts *o)
     return 0;
 }
 
-int check_output(const char *path)
+/* in_place: of a file that is there the bytes are changed; else a new one takes its name. */
+static int check_place(const char *path, int in_place)
 {
     struct stat st;
     if (!path)
@@ -133,8 +155,20 @@ int check_output(const char *path)
               : there && S_ISDIR(st.st_mode)        ? EISDIR : 0;
     if (!bad && access(there && !S_ISREG(st.st_mode) ? path : folder, W_OK))
         bad = errno;
+    if (!bad && there && in_place && access(path, W_OK))
+        bad = errno;
     if (!bad)
         return 0;
     fprintf(stderr, "rkv: %s: cannot be written: %s\n", path, strerror(bad));
     return EXIT_FAILED;
+}
+
+int check_output(const char *path)
+{
+    return check_place(path, 0);
+}
+
+int check_database(const char *path)
+{
+    return check_place(path, 1);
 }

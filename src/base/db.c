@@ -31,4 +31,14 @@ int rkv_db_set_up(sqlite3 *db, const char *sql)
     return code;
 }
 
+rkv_status rkv_db_status(sqlite3 *db, int writes)
+{
+    const int code = db ? sqlite3_errcode(db) & 0xff : SQLITE_NOMEM;
+    if (code == SQLITE_NOMEM)
+        return RKV_E_MEM;
+    if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR)
+        return RKV_E_FORMAT;
+    return writes ? RKV_E_WRITE : RKV_E_IO;
+}
+
 #endif

@@ -29,7 +29,7 @@ typedef struct rkv_eval_options {
     int raw;                    /* no chat template for any task */
     int n_ctx, n_thread, n_chunk;
     const char *k_type, *v_type;
-    const char *db;             /* SQLite file; NULL: none */
+    const char *db;             /* SQLite file; NULL: none, which several ranks must not have */
     int shard, n_shard;         /* as of rkv_profile_options */
     int ranks;                  /* the ranks of an mpirun on one machine share the samples by db */
     rkv_progress_fn *progress;
@@ -55,8 +55,9 @@ enum { RKV_EVAL_TEXT, RKV_EVAL_JSON, RKV_EVAL_CSV };
  * against: a policy, "full" too, perhaps with "@BUDGET", that the others are compared with; NULL:
  * the first.
  * Errors: RKV_E_IO, RKV_E_WRITE (the store), RKV_E_FORMAT (data, a damaged store), RKV_E_ARG
- * (options, policies), RKV_E_MISMATCH (profile), RKV_E_UNSUPPORTED (a store without SQLite;
- * protocol A of samples whose question is not known), RKV_E_MEM, RKV_E_CANCELLED. */
+ * (options, policies, several ranks without db), RKV_E_MISMATCH (profile), RKV_E_UNSUPPORTED (a
+ * store without SQLite; protocol A of samples whose question is not known), RKV_E_MEM,
+ * RKV_E_CANCELLED. */
 rkv_status rkv_eval_run(char **text, char **html, const rkv_model *m, const rkv_eval_options *o,
                         int format, const char *against, rkv_error *e);
 

@@ -244,6 +244,10 @@ static void put_rules(rkv_text *t, const rkv_eval_numbers *p, int n_test)
 
 static void rival_text(rkv_text *t, const rkv_eval_numbers *p)
 {
+    if (rkv_eval_against(p->r->o, p->r->against, 1) == 0) {
+        rkv_text_printf(t, "the full cache");
+        return;
+    }
     rkv_html_text(t, p->r->against ? p->r->against : p->name[0]);
     if (!p->r->against || !strchr(p->r->against, '@'))
         rkv_text_printf(t, " at the same budget");
@@ -333,7 +337,7 @@ static void put_policy(rkv_text *t, const rkv_eval_numbers *p, int c)
     }
     rkv_text_printf(t, "<td>");
     rkv_html_fixed(t, rkv_eval_mean_of(&k->all.kl), 4, 0);
-    if (c && k->all.kl.n) {
+    if (c && k->all.kl.n >= RKV_LEAST_PAIRS) {
         rkv_text_printf(t, "<span class=\"fine dim\">");
         rkv_html_fixed(t, k->kl_interval.low, 4, 0);
         rkv_text_printf(t, " to ");

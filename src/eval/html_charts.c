@@ -21,13 +21,6 @@ static void line_class(char out[24], int i)
     snprintf(out, 24, "s%s%s", rkv_eval_hue(i), dash[i % 4]);
 }
 
-static void text_at(rkv_text *t, const char *class, double x, double y, const char *text)
-{
-    rkv_svg_text(t, class, x, y);
-    rkv_html_text(t, text);
-    rkv_svg_end_text(t);
-}
-
 /* ---- curves ---- */
 
 enum { WIDTH = 530, HEIGHT = 310, LEFT = 56, RIGHT = 14, TOP = 50, BOTTOM = 44 };
@@ -133,8 +126,8 @@ static void budget_labels(rkv_text *t, const rkv_eval_numbers *p)
     const double slot = slot_width(p);
     const int every = (int)ceil(52.0 / slot);
     for (int b = 0; b < p->n_budget; b += every)
-        text_at(t, "mid", LEFT + (b + 0.5) * slot, HEIGHT - BOTTOM + 17.0, p->budget[b]);
-    text_at(t, "mid dim", (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8.0, "budget");
+        rkv_svg_text_at(t, "mid", LEFT + (b + 0.5) * slot, HEIGHT - BOTTOM + 17.0, p->budget[b]);
+    rkv_svg_text_at(t, "mid dim", (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8.0, "budget");
 }
 
 /* The title of a point: what a pointer that rests on it reads. */
@@ -210,7 +203,7 @@ static void draw_panel(rkv_text *t, const rkv_eval_numbers *p, panel *x)
     set_axis(p, x);
     rkv_text_printf(t, "<div>");
     rkv_svg_open(t, WIDTH, HEIGHT, x->title);
-    text_at(t, "head", 4.0, 16.0, x->title);
+    rkv_svg_text_at(t, "head", 4.0, 16.0, x->title);
     panel_note(t, x);
     rkv_svg_axis_up(t, &x->axis, LEFT, WIDTH - RIGHT);
     budget_labels(t, p);

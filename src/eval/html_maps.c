@@ -9,20 +9,6 @@
 
 #include "report/svg.h"
 
-static void text_at(rkv_text *t, const char *class, double x, double y, const char *text)
-{
-    rkv_svg_text(t, class, x, y);
-    rkv_html_text(t, text);
-    rkv_svg_end_text(t);
-}
-
-static void number_at(rkv_text *t, const char *class, double x, double y, double v, int decimals)
-{
-    rkv_svg_text(t, class, x, y);
-    rkv_html_fixed(t, v, decimals, 0);
-    rkv_svg_end_text(t);
-}
-
 /* Frames of one budget in a row, of each policy that has it; the heading before. */
 static void put_row(rkv_text *t, const rkv_eval_numbers *p, const char *budget,
                     void (*frame)(rkv_text *t, const rkv_eval_numbers *p, int c, double most),
@@ -90,7 +76,8 @@ static void draw_cell(rkv_text *t, const rkv_eval_numbers *p, const rkv_eval_nee
     cell_title(t, x, p->depth[d], p->length[l]);
     rkv_svg_end_rect(t);
     if (x && wide >= LEAST_WIDE && high >= LEAST_HIGH)
-        number_at(t, "mid small", at + wide / 2.0 - 0.5, y + high / 2.0 + 3.5, 100.0 * share, 0);
+        rkv_svg_number_at(t, "mid small", at + wide / 2.0 - 0.5, y + high / 2.0 + 3.5,
+                          100.0 * share, 0);
 }
 
 static void map_labels(rkv_text *t, const rkv_eval_numbers *p)
@@ -104,8 +91,8 @@ static void map_labels(rkv_text *t, const rkv_eval_numbers *p)
         rkv_svg_end_text(t);
     }
     for (int l = 0; l < p->n_length; l += every_l)
-        number_at(t, "mid dim", MAP_LEFT + (l + 0.5) * wide, below + 14.0, p->length[l], 0);
-    text_at(t, "dim small", MAP_LEFT, below + 30.0, "tokens of the prompt");
+        rkv_svg_number_at(t, "mid dim", MAP_LEFT + (l + 0.5) * wide, below + 14.0, p->length[l], 0);
+    rkv_svg_text_at(t, "dim small", MAP_LEFT, below + 30.0, "tokens of the prompt");
 }
 
 static void draw_map(rkv_text *t, const rkv_eval_numbers *p, int c, double most)
@@ -117,8 +104,8 @@ static void draw_map(rkv_text *t, const rkv_eval_numbers *p, int c, double most)
     snprintf(title, sizeof title, "Needles found, %.60s at %.40s", k->name, k->budget);
     rkv_text_printf(t, "<div>");
     rkv_svg_open(t, wide, MAP_TOP + p->n_depth * cell_height(p) + MAP_BOTTOM, title);
-    text_at(t, "head", MAP_LEFT, 16.0, c ? k->name : "full cache");
-    text_at(t, "end dim small", MAP_LEFT - 6.0, 16.0, "depth");
+    rkv_svg_text_at(t, "head", MAP_LEFT, 16.0, c ? k->name : "full cache");
+    rkv_svg_text_at(t, "end dim small", MAP_LEFT - 6.0, 16.0, "depth");
     for (int d = 0; d < p->n_depth; d++)
         for (int l = 0; l < p->n_length; l++)
             draw_cell(t, p, find_cell(k, p->depth[d], p->length[l]), d, l);
@@ -185,16 +172,16 @@ static void draw_layers(rkv_text *t, const rkv_eval_numbers *p, int c, double mo
     snprintf(title, sizeof title, "Kept tokens of each layer, %.60s at %.40s", k->name, k->budget);
     rkv_text_printf(t, "<div>");
     rkv_svg_open(t, BARS_LEFT + BARS + 6.0, BARS_TOP + BARS_HIGH + BARS_BOTTOM, title);
-    text_at(t, "head", 4.0, 16.0, k->name);
+    rkv_svg_text_at(t, "head", 4.0, 16.0, k->name);
     rkv_svg_axis_up(t, &a, BARS_LEFT, BARS_LEFT + BARS);
     if (k->all.done)
         draw_bars(t, p, c, &a);
     else
-        text_at(t, "dim", BARS_LEFT + 6.0, BARS_TOP + 50.0,
-                k->all.refused ? "refused" : "not measured");
+        rkv_svg_text_at(t, "dim", BARS_LEFT + 6.0, BARS_TOP + 50.0,
+                        k->all.refused ? "refused" : "not measured");
     for (int l = 0; l < n; l += (int)ceil(26.0 / step))
-        number_at(t, "mid dim small", BARS_LEFT + (l + 0.5) * step, a.from + 13.0, l, 0);
-    text_at(t, "mid dim small", BARS_LEFT + BARS / 2.0, a.from + 28.0, "layer");
+        rkv_svg_number_at(t, "mid dim small", BARS_LEFT + (l + 0.5) * step, a.from + 13.0, l, 0);
+    rkv_svg_text_at(t, "mid dim small", BARS_LEFT + BARS / 2.0, a.from + 28.0, "layer");
     rkv_svg_close(t);
     rkv_text_printf(t, "</div>\n");
 }

@@ -298,7 +298,9 @@ static rkv_status run_ranks(run *r, rkv_eval_options *o, rkv_error *e)
     o->n_shard = r->world->size;
     o->progress = progress;
     o->progress_ctx = r;
-    rkv_status s = run_all(r, e);
+    rkv_status s = o->db ? run_all(r, e)
+                         : rkv_fail(e, RKV_E_ARG, "eval: ranks share their samples by a database, "
+                                    "and none is named");
     if (s && !rkv_world_failed(r->world))
         rkv_world_fail(r->world);
     s = rkv_world_agree(r->world, s, e);

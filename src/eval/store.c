@@ -16,24 +16,24 @@ struct rkv_store {
     char path[1024];
 };
 
-static rkv_status failed(const rkv_store *s, const char *what, rkv_error *e)
+/* writes: what failed was to keep something. */
+static rkv_status failed(const rkv_store *s, int writes, const char *what, rkv_error *e)
 {
-    const int code = s->db ? sqlite3_errcode(s->db) : SQLITE_NOMEM;
-    const int strange = code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR;
-    return rkv_fail(e, strange ? RKV_E_FORMAT : RKV_E_WRITE, "%s: %s: %s", s->path, what,
+    return rkv_fail(e, rkv_db_status(s->db, writes), "%s: %s: %s", s->path, what,
                     s->db ? sqlite3_errmsg(s->db) : "out of memory");
 }
 
 static rkv_status run(rkv_store *s, const char *sql, const char *what, rkv_error *e)
 {
-    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) ? failed(s, what, e) : RKV_OK;
+    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) ? failed(s, 1, what, e) : RKV_OK;
 }
 
-static rkv_status prepare(rkv_store *s, sqlite3_stmt **q, const char *sql, rkv_error *e)
+static rkv_status prepare(rkv_store *s, sqlite3_stmt **q, int writes, const char *sql,
+                          rkv_error *e)
 {
     *q = NULL;
-    return sqlite3_prepare_v2(s->db, sql, -1, q, NULL) ? failed(s, "cannot use the database", e)
-                                                       : RKV_OK;
+    return sqlite3_prepare_v2(s->db, sql, -1, q, NULL)
+               ? failed(s, writes, "cannot use the database", e) : RKV_OK;
 }
 
 static const char tables[] =
@@ -52,21 +52,21 @@ static rkv_status find_run(rkv_store *s, const char *signature, const rkv_model_
 {
     sqlite3_stmt *q;
     const char name[] = {protocol, 0};
-    rkv_status status = prepare(s, &q, "INSERT OR IGNORE INTO run (signature, model, fingerprint,"
-                                " protocol) VALUES (?, ?, ?, ?)", e);
+    rkv_status status = prepare(s, &q, 1, "INSERT OR IGNORE INTO run (signature, model,"
+                                " fingerprint, protocol) VALUES (?, ?, ?, ?)", e);
     if (!status && (sqlite3_bind_text(q, 1, signature, -1, SQLITE_STATIC) ||
                     sqlite3_bind_text(q, 2, model->name, -1, SQLITE_STATIC) ||
                     sqlite3_bind_text(q, 3, model->fingerprint, -1, SQLITE_STATIC) ||
                     sqlite3_bind_text(q, 4, name, -1, SQLITE_TRANSIENT) ||
                     sqlite3_step(q) != SQLITE_DONE))
-        status = failed(s, "cannot write", e);
+        status = failed(s, 1, "cannot write", e);
     sqlite3_finalize(q);
     q = NULL;
     if (!status)
-        status = prepare(s, &q, "SELECT id FROM run WHERE signature = ?", e);
+        status = prepare(s, &q, 0, "SELECT id FROM run WHERE signature = ?", e);
     if (!status && (sqlite3_bind_text(q, 1, signature, -1, SQLITE_STATIC) ||
                     sqlite3_step(q) != SQLITE_ROW))
-        status = failed(s, "cannot read", e);
+        status = failed(s, 0, "cannot read", e);
     if (!status)
         s->run = sqlite3_column_int64(q, 0);
     sqlite3_finalize(q);
@@ -83,9 +83,9 @@ rkv_status rkv_store_open(rkv_store **out, const char *path, const char *signatu
     if (snprintf(s->path, sizeof s->path, "%s", path) >= (int)sizeof s->path)
         status = rkv_fail(e, RKV_E_ARG, "%.100s...: the path is too long", path);
     if (!status && sqlite3_open(path, &s->db))
-        status = failed(s, "cannot open", e);
+        status = failed(s, 1, "cannot open", e);
     if (!status && rkv_db_set_up(s->db, tables))
-        status = failed(s, "cannot prepare the database", e);
+        status = failed(s, 1, "cannot prepare the database", e);
     if (!status)
         status = find_run(s, signature, model, protocol, e);
     if (status) {
@@ -157,12 +157,12 @@ rkv_status rkv_store_get(rkv_store *s, rkv_eval_row *row, uint64_t sample,
         return RKV_OK;
     write_key(key, sample);
     rkv_status status = prepare(
-        s, &q, "SELECT policy, budget, state, score, kl, kept, bytes, bytes_full, prompt_tokens,"
+        s, &q, 0, "SELECT policy, budget, state, score, kl, kept, bytes, bytes_full, prompt_tokens,"
         " question_tokens, answer_tokens, untouched, layers, answer, why FROM result"
         " WHERE run = ? AND sample = ?", e);
     if (!status && (sqlite3_bind_int64(q, 1, s->run) ||
                     sqlite3_bind_text(q, 2, key, -1, SQLITE_STATIC)))
-        status = failed(s, "cannot read", e);
+        status = failed(s, 0, "cannot read", e);
     while (!status && (step = sqlite3_step(q)) == SQLITE_ROW) {
         const int c = column_of(o, (const char *)sqlite3_column_text(q, 0),
                                 (const char *)sqlite3_column_text(q, 1));
@@ -170,7 +170,7 @@ rkv_status rkv_store_get(rkv_store *s, rkv_eval_row *row, uint64_t sample,
             status = read_row(&row[c], s, q, e);
     }
     if (!status && step != SQLITE_DONE)
-        status = failed(s, "cannot read", e);
+        status = failed(s, 0, "cannot read", e);
     sqlite3_finalize(q);
     return status;
 }
@@ -210,15 +210,15 @@ static rkv_status insert(rkv_store *s, const rkv_eval_row *row, const rkv_sample
     char key[17];
     sqlite3_stmt *q;
     write_key(key, x->hash);
-    rkv_status status = prepare(s, &q, "INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?, ?,"
-                                " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", e);
+    rkv_status status = prepare(s, &q, 1, "INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?,"
+                                " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", e);
     for (int c = 0; !status && c <= o->n_policy; c++) {
         if (row[c].state == RKV_EVAL_MISSING)
             continue;
         if (sqlite3_bind_int64(q, 1, s->run) || bind_text(q, 2, key) ||
             bind_row(q, &row[c], x, rkv_eval_name(o, c), rkv_eval_budget(o, c)) ||
             sqlite3_step(q) != SQLITE_DONE || sqlite3_reset(q))
-            status = failed(s, "cannot write", e);
+            status = failed(s, 1, "cannot write", e);
     }
     sqlite3_finalize(q);
     return status;

@@ -3,6 +3,7 @@
 #include "profile/table.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 
@@ -66,15 +67,18 @@ static void report_widest(rkv_text *t, const rkv_profile *p)
 {
     const rkv_diagnostics *d = &p->diagnostics;
     const double widest = 100.0 * d->widest;
-    int layer;
+    char whose[64] = "";
+    int layer;                  /* -1: a file without the layers' intervals */
     rkv_certainty_widest(p->certainty, p, &layer);
+    if (layer >= 0)
+        snprintf(whose, sizeof whose, "%s is that of layer %d",
+                 d->n_more ? " of a budget" : ", the widest interval", layer);
     if (!d->n_more)
-        rkv_text_printf(t, ": every budget is known to +-%.1f %% of the mean, the widest interval "
-                        "is that of layer %d\n", widest, layer);
+        rkv_text_printf(t, ": every budget is known to +-%.1f %% of the mean%s\n", widest, whose);
     else
-        rkv_text_printf(t, ": the widest interval of a budget is that of layer %d, +-%.1f %% of "
-                        "the mean; for +-%g %% about %d more examples are needed, and as many "
-                        "again as now give about +-%.1f %%\n", layer, widest, 100.0 * RKV_STABLE,
+        rkv_text_printf(t, ": the widest interval%s, +-%.1f %% of the mean; for +-%g %% about %d "
+                        "more examples are needed, and as many again as now give about +-%.1f "
+                        "%%\n", layer < 0 ? " of a budget" : whose, widest, 100.0 * RKV_STABLE,
                         d->n_more, widest / sqrt(2.0));
 }
 

@@ -17,17 +17,14 @@ struct rkv_resume {
     char path[1024];
 };
 
-/* writes: what failed was to keep something. A file that SQLite cannot make sense of is an input
- * all the same. */
+/* writes: what failed was to keep something. */
 static rkv_status failed(const rkv_resume *r, int writes, const char *what, rkv_error *e)
 {
     const int code = r->db ? sqlite3_errcode(r->db) & 0xff : SQLITE_NOMEM;
     const int cause = code == SQLITE_CANTOPEN || code == SQLITE_IOERR
                           ? sqlite3_system_errno(r->db) : 0;
     const int damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
-    const rkv_status s = code == SQLITE_NOMEM                           ? RKV_E_MEM
-                         : !writes || damaged || code == SQLITE_ERROR ? RKV_E_IO : RKV_E_WRITE;
-    return rkv_fail(e, s, "%s: %s: %s%s%s%s", r->path, what,
+    return rkv_fail(e, rkv_db_status(r->db, writes), "%s: %s: %s%s%s%s", r->path, what,
                     r->db ? sqlite3_errmsg(r->db) : "out of memory", cause ? ": " : "",
                     cause ? strerror(cause) : "",
                     damaged ? "; remove the folder"
@@ -161,11 +158,12 @@ rkv_status rkv_resume_damaged(const rkv_resume *r, int i, rkv_error *e)
 }
 
 /* A statement whose first parameter is the number of an example. */
-static rkv_status prepare(rkv_resume *r, sqlite3_stmt **q, const char *sql, int i, rkv_error *e)
+static rkv_status prepare(rkv_resume *r, sqlite3_stmt **q, int writes, const char *sql, int i,
+                          rkv_error *e)
 {
     *q = NULL;
     if (sqlite3_prepare_v2(r->db, sql, -1, q, NULL) || sqlite3_bind_int(*q, 1, i))
-        return failed(r, 0, "cannot prepare a statement", e);
+        return failed(r, writes, "cannot prepare a statement", e);
     return RKV_OK;
 }
 
@@ -194,7 +192,7 @@ rkv_status rkv_resume_get(rkv_resume *r, int i, enum rkv_example_state *state, i
     if (!r)
         return RKV_OK;
     sqlite3_stmt *q;
-    rkv_status s = prepare(r, &q, "SELECT state, fed, sum FROM example WHERE i = ?", i, e);
+    rkv_status s = prepare(r, &q, 0, "SELECT state, fed, sum FROM example WHERE i = ?", i, e);
     const int step = s ? SQLITE_DONE : sqlite3_step(q);
     if (step != SQLITE_ROW && step != SQLITE_DONE)
         s = cannot_read(r, e);
@@ -210,7 +208,7 @@ rkv_status rkv_resume_put(rkv_resume *r, int i, enum rkv_example_state state, co
     if (!r)
         return RKV_OK;
     sqlite3_stmt *q;
-    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO example VALUES (?, ?, ?, ?)", i, e);
+    rkv_status s = prepare(r, &q, 1, "INSERT OR REPLACE INTO example VALUES (?, ?, ?, ?)", i, e);
     if (!s && (sqlite3_bind_int(q, 2, state) ||
                sqlite3_bind_blob(q, 3, fed, n_fed * (int)sizeof *fed, SQLITE_STATIC) ||
                sqlite3_bind_int64(q, 4, sum_of(i, state, fed, (size_t)n_fed * sizeof *fed)) ||
@@ -228,7 +226,7 @@ rkv_status rkv_resume_get_outcomes(rkv_resume *r, int i, rkv_outcome *out, uint8
     sqlite3_stmt *q;
     int step = SQLITE_DONE;
     rkv_status s =
-        prepare(r, &q, "SELECT variant, kl, local, sum FROM outcome WHERE i = ?", i, e);
+        prepare(r, &q, 0, "SELECT variant, kl, local, sum FROM outcome WHERE i = ?", i, e);
     while (!s && (step = sqlite3_step(q)) == SQLITE_ROW) {
         const int v = sqlite3_column_int(q, 0);
         const rkv_outcome o = {sqlite3_column_double(q, 1), sqlite3_column_double(q, 2)};
@@ -251,7 +249,7 @@ static rkv_status insert_outcomes(rkv_resume *r, int i, const rkv_outcome *out, 
                                   int n, rkv_error *e)
 {
     sqlite3_stmt *q;
-    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO outcome VALUES (?, ?, ?, ?, ?)", i, e);
+    rkv_status s = prepare(r, &q, 1, "INSERT OR REPLACE INTO outcome VALUES (?, ?, ?, ?, ?)", i, e);
     for (int j = 0; !s && j < n; j++) {
         const rkv_outcome *o = &out[index[j]];
         if (sqlite3_bind_int(q, 2, index[j]) || sqlite3_bind_double(q, 3, o->kl) ||
@@ -267,7 +265,7 @@ static rkv_status insert_outcomes(rkv_resume *r, int i, const rkv_outcome *out, 
 static rkv_status insert_errors(rkv_resume *r, int i, const double *error, size_t n, rkv_error *e)
 {
     sqlite3_stmt *q;
-    rkv_status s = prepare(r, &q, "INSERT OR REPLACE INTO estimate VALUES (?, ?, ?)", i, e);
+    rkv_status s = prepare(r, &q, 1, "INSERT OR REPLACE INTO estimate VALUES (?, ?, ?)", i, e);
     if (!s && (sqlite3_bind_blob64(q, 2, error, n * sizeof *error, SQLITE_STATIC) ||
                sqlite3_bind_int64(q, 3, sum_of(i, 0, error, n * sizeof *error)) ||
                sqlite3_step(q) != SQLITE_DONE))
@@ -299,7 +297,7 @@ rkv_status rkv_resume_get_errors(rkv_resume *r, int i, double *error, size_t n, 
     if (!r)
         return RKV_OK;
     sqlite3_stmt *q;
-    rkv_status s = prepare(r, &q, "SELECT error, sum FROM estimate WHERE i = ?", i, e);
+    rkv_status s = prepare(r, &q, 0, "SELECT error, sum FROM estimate WHERE i = ?", i, e);
     const int step = s ? SQLITE_DONE : sqlite3_step(q);
     if (step != SQLITE_ROW && step != SQLITE_DONE) {
         s = cannot_read(r, e);

@@ -19,8 +19,8 @@ enum rkv_example_state {
 };
 
 /* Opens or makes DIR/NAME.sqlite. signature: everything the numbers depend on; a folder made with
- * another one is RKV_E_MISMATCH. RKV_E_UNSUPPORTED: built without SQLite; RKV_E_IO: it is damaged;
- * RKV_E_WRITE; RKV_E_MEM. */
+ * another one is RKV_E_MISMATCH. RKV_E_UNSUPPORTED: built without SQLite; RKV_E_FORMAT: it is
+ * damaged; RKV_E_IO; RKV_E_WRITE; RKV_E_MEM. */
 rkv_status rkv_resume_open(rkv_resume **out, const char *dir, const char *name,
                            const char *signature, rkv_error *e);
 void rkv_resume_close(rkv_resume *r);

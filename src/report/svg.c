@@ -262,6 +262,20 @@ void rkv_svg_end_text(rkv_text *t)
     rkv_text_printf(t, "</text>\n");
 }
 
+void rkv_svg_text_at(rkv_text *t, const char *class, double x, double y, const char *text)
+{
+    rkv_svg_text(t, class, x, y);
+    rkv_html_text(t, text);
+    rkv_svg_end_text(t);
+}
+
+void rkv_svg_number_at(rkv_text *t, const char *class, double x, double y, double v, int decimals)
+{
+    rkv_svg_text(t, class, x, y);
+    rkv_html_fixed(t, v, decimals, 0);
+    rkv_svg_end_text(t);
+}
+
 void rkv_svg_axis(rkv_text *t, const rkv_axis *a, double y0, double y1)
 {
     double tick[RKV_MAX_TICK];

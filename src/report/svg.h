@@ -53,6 +53,9 @@ void rkv_svg_close(rkv_text *t);
 /* <text> up to what rkv_svg_end_text closes; class "end" or "mid" aligns it. */
 void rkv_svg_text(rkv_text *t, const char *class, double x, double y);
 void rkv_svg_end_text(rkv_text *t);
+/* All of it: text, escaped, and a number as rkv_html_fixed writes it. */
+void rkv_svg_text_at(rkv_text *t, const char *class, double x, double y, const char *text);
+void rkv_svg_number_at(rkv_text *t, const char *class, double x, double y, double v, int decimals);
 /* Grid lines with their values below, from y0 down to y1. */
 void rkv_svg_axis(rkv_text *t, const rkv_axis *a, double y0, double y1);
 /* The same across, from x0 to x1, values at the left. */
