@@ -156,6 +156,41 @@ def gain(r):
     return out
 
 
+def significant(c):
+    """Both tests agree: the interval of the mean difference leaves 0 out, and so does the sign test."""
+    return c["low"] * c["high"] > 0 and c["p"] < 0.05
+
+
+def reference(r):
+    """LongBench by rkv eval: divergence and score of every policy, and what of it counts beside ripple."""
+    out = ["**LongBench by `rkv eval`**: KL to the full cache in nats, with 95 % intervals over samples, and LongBench's "
+           f"score (plain mean over 16 tasks), protocol Q; {r['cpu']}; `bench/reference.py`. An asterisk: another divergence "
+           "than ripple's at the same budget, by the paired interval of the mean and by the sign test."]
+    for name, m in r["models"].items():
+        for part, v in m["parts"].items():
+            if not part.startswith("longbench"):
+                continue
+            cells, full = {}, None
+            for p in v["policies"]:
+                if p["policy"] == "full":
+                    full = p
+                    continue
+                star = any(significant(c) for c in v["comparisons"] if c["what"] == "kl" and
+                           (c["policy"], c["budget"]) == (p["policy"], p["budget"]))
+                cells.setdefault(p["policy"], {})[p["budget"]] = (
+                    f"{p['kl']:.3f}{'*' if star else ''} ({p['kl_low']:.3f} to {p['kl_high']:.3f}); {p['average16']:.1f}")
+            budgets = list(dict.fromkeys(p["budget"] for p in v["policies"] if p["policy"] != "full"))
+            out += ["", f"{name}, {part}: {v['samples']} samples of up to {v['max_length']:,} tokens, profile of "
+                    f"{len(m['calibration'])} others; full cache: score {full['average16']:.1f}.", "",
+                    "| policy | " + " | ".join(budgets) + " |", "|---" * (1 + len(budgets)) + "|"]
+            out += [f"| {policy} | " + " | ".join(by.get(b, "") for b in budgets) + " |" for policy, by in cells.items()]
+            scores = [f"{c['policy']} at {c['budget']} ({c['mean']:+.1f})" for c in v["comparisons"]
+                      if c["what"] == "score" and significant(c)]
+            out += ["", "Scores that differ from ripple's by both tests: " + (", ".join(scores) or "none; so few samples of so "
+                    "small a model say little about scores") + "."]
+    return out
+
+
 def lead(r):
     """How much closer curve is to the full cache than ripple, at 10 % and equal bytes."""
     said = []
@@ -170,7 +205,8 @@ def lead(r):
 
 
 def main():
-    parts = [f(r) for f, r in ((quickstart, load("quickstart")), (gain, load("policy_gain")), (accuracy, load("accuracy")),
+    parts = [f(r) for f, r in ((quickstart, load("quickstart")), (gain, load("policy_gain")),
+                               (reference, load("reference")), (accuracy, load("accuracy")),
                                (study, load("profile_study")), (sweep, load("sweep_cost")),
                                (early_stop, load("early_stop")), (kills, load("kills")), (compare, load("compare")),
                                (lambda r: compare(r, "speed_avx512"), load("compare_avx512"))) if r]
