@@ -164,6 +164,18 @@ static inline int emulated_mm512_reduce_add_epi32(__m512i a)
 }
 #define _mm512_reduce_add_epi32 emulated_mm512_reduce_add_epi32
 
+/* SIMDe wants a literal count, which an argument of an inlined function is not. */
+static inline __m512i emulated_mm512_srli_epi16(__m512i a, unsigned n)
+{
+    uint16_t x[32];
+    _mm512_storeu_si512(x, a);
+    for (int i = 0; i < 32; i++)
+        x[i] = (uint16_t)(x[i] >> n);
+    return _mm512_loadu_si512(x);
+}
+#undef _mm512_srli_epi16
+#define _mm512_srli_epi16 emulated_mm512_srli_epi16
+
 static inline __m512i emulated_mm512_mask_srli_epi16(__m512i from, __mmask32 m, __m512i a,
                                                      unsigned n)
 {
