@@ -467,49 +467,40 @@ static void tell_compressed(const rkv_session *s, size_t n)
             "%llu bytes", n, (unsigned long long)kv.bytes, (unsigned long long)kv.bytes_full);
 }
 
-rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,
-                             rkv_logits_fn *fn, void *ctx, rkv_error *e)
-{
-    RKV_TRY(rkv_session_check_ids(s, ids, n, e));
-    if (first > n)
-        return rkv_fail(e, RKV_E_ARG, "score: from row %zu of %zu on", first, n);
-    tell_compressed(s, n);
-    if (s->n_past && s->evict.cap)
-        return take_one_by_one(s, ids, n, first, fn, ctx, e);
-    prefill f = begin(s, n);
-    call c = {.of = &f, .n = 1};
-    rkv_status status = start(&c, &s, &ids, &n, fn != NULL, e);
-    if (!status)
-        status = run_layers(&c, e);
-    if (!status && fn)
-        status = hand_out_logits(&f, first, fn, ctx, e);
-    if (!status)
-        last_logits(&f);
-    end(&c, status);
-    return status;
-}
-
-/* Any of the sessions; the arrays have room for each. */
-static rkv_status score_together(rkv_session *const *s, size_t n_session, const int32_t **ids,
-                                 size_t *n, prefill *of, size_t first, rkv_logits_fn *fn,
-                                 void *const *ctx, rkv_error *e)
+/* ids[i][n[i]] to s[i], all through the layers together; of: room for each. fn, with ctx[i], sees
+ * rows from first on; NULL: nobody does. */
+static rkv_status take_together(rkv_session *const *s, size_t n_session, const int32_t *const *ids,
+                                const size_t *n, prefill *of, size_t first, rkv_logits_fn *fn,
+                                void *const *ctx, rkv_error *e)
 {
     call c = {.n = n_session, .of = of};
     for (size_t i = 0; i < n_session; i++) {
-        ids[i] = ids[0];
-        n[i] = n[0];
-        of[i] = begin(s[i], n[0]);
-        tell_compressed(s[i], n[0]);
+        of[i] = begin(s[i], n[i]);
+        tell_compressed(s[i], n[i]);
     }
-    rkv_status status = start(&c, s, ids, n, 1, e);
+    rkv_status status = start(&c, s, ids, n, fn != NULL, e);
     if (!status)
         status = run_layers(&c, e);
-    for (size_t i = 0; !status && i < n_session; i++)
+    for (size_t i = 0; !status && fn && i < n_session; i++)
         status = hand_out_logits(&of[i], first, fn, ctx[i], e);
     for (size_t i = 0; !status && i < n_session; i++)
         last_logits(&of[i]);
     end(&c, status);
     return status;
+}
+
+rkv_status rkv_session_score(rkv_session *s, const int32_t *ids, size_t n, size_t first,
+                             rkv_logits_fn *fn, void *ctx, rkv_error *e)
+{
+    prefill of;
+    RKV_TRY(rkv_session_check_ids(s, ids, n, e));
+    if (first > n)
+        return rkv_fail(e, RKV_E_ARG, "score: from row %zu of %zu on", first, n);
+    if (s->n_past && s->evict.cap) {
+        tell_compressed(s, n);
+        return take_one_by_one(s, ids, n, first, fn, ctx, e);
+    }
+    return take_together(&s, 1, &ids, &n, &of, first, fn, &ctx, e);
 }
 
 rkv_status rkv_sessions_score(rkv_session *const *s, size_t n_session, const int32_t *ids,
@@ -534,9 +525,11 @@ rkv_status rkv_sessions_score(rkv_session *const *s, size_t n_session, const int
     if (!all_ids || !all_n || !of) {
         status = rkv_fail(e, RKV_E_MEM, "score in %zu sessions: out of memory", n_session);
     } else {
-        all_ids[0] = ids;
-        all_n[0] = n;
-        status = score_together(s, n_session, all_ids, all_n, of, first, fn, ctx, e);
+        for (size_t i = 0; i < n_session; i++) {
+            all_ids[i] = ids;
+            all_n[i] = n;
+        }
+        status = take_together(s, n_session, all_ids, all_n, of, first, fn, ctx, e);
     }
     rkv_mem_free(all_ids);
     rkv_mem_free(all_n);
@@ -569,17 +562,10 @@ rkv_status rkv_sessions_prefill(rkv_session *const *s, const int32_t *const *ids
                                 size_t n_session, rkv_error *e)
 {
     RKV_TRY(check_prompts(s, ids, n, n_session, e));
-    call c = {.n = n_session, .of = rkv_mem_alloc(n_session * sizeof *c.of)};
-    if (!c.of)
+    prefill *of = rkv_mem_alloc(n_session * sizeof *of);
+    if (!of)
         return rkv_fail(e, RKV_E_MEM, "prefill of %zu sessions: out of memory", n_session);
-    for (size_t i = 0; i < n_session; i++)
-        c.of[i] = begin(s[i], n[i]);
-    rkv_status status = start(&c, s, ids, n, 0, e);
-    if (!status)
-        status = run_layers(&c, e);
-    for (size_t i = 0; !status && i < n_session; i++)
-        last_logits(&c.of[i]);
-    end(&c, status);
-    rkv_mem_free(c.of);
+    const rkv_status status = take_together(s, n_session, ids, n, of, 0, NULL, NULL, e);
+    rkv_mem_free(of);
     return status;
 }
