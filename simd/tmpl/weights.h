@@ -80,28 +80,20 @@ typedef struct rkv_acc {
     vf v[2];
 } rkv_acc;
 
-/* acc + the products of 32 weights. A scale is applied to the sum of its group: one product for
- * all, and no other magnitudes than those of the terms. A minimum must be added to each weight
- * first: its own sum would be much larger than the result where the weights are small. */
+/* acc + the products of 32 weights: plain numbers, or s code + o. A minimum must be added to each
+ * weight first: its own sum would be much larger than the result where the weights are small. */
 static RKV_ALWAYS_INLINE rkv_acc rkv_dot32(const rkv_format *f, rkv_acc acc, rkv_w32 q, rkv_w32 x,
                                            const rkv_scales *p, int u, int i)
 {
-    const int n = f->kind == RKV_SCALE && f->group == 32 ? 2 : N_VEC / 2;
+    enum { EACH = N_VEC / 2 };
     if (f->kind == RKV_AFFINE)
         q = rkv_weights(f, q, p, u, i);
     RKV_UNROLL(16)
-    for (int k = 0; k < N_VEC; k += n) {
-        vf *sum = &acc.v[k / n % 2];
-        if (f->kind == RKV_SCALE) {
-            vf t = v_mul(q.v[k], x.v[k]);
-            if (n == 2)
-                t = v_fma(q.v[k + 1], x.v[k + 1], t);
-            *sum = v_fma(v_set(p->s[rkv_group(f, u, i, k)]), t, *sum);
-        } else {
-            *sum = v_fma(q.v[k], x.v[k], *sum);
-            if (n == 2)
-                *sum = v_fma(q.v[k + 1], x.v[k + 1], *sum);
-        }
+    for (int k = 0; k < N_VEC; k += EACH) {
+        vf *sum = &acc.v[k / EACH % 2];
+        RKV_UNROLL(16)
+        for (int j = k; j < k + EACH; j++)
+            *sum = v_fma(q.v[j], x.v[j], *sum);
     }
     return acc;
 }
