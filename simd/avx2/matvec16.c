@@ -282,8 +282,7 @@ static RKV_ALWAYS_INLINE __m256 half_lanes(const void *first, int bytes, const i
     RKV_UNROLL(8)
     for (int i = 0; i < n; i++)
         lane[i % 2] |= (uint64_t)rkv_u16_at(b + block_of(i, have) * bytes) << 16 * (i / 2);
-    /* In integer registers, of which there are plenty: gcc would shuffle vectors. */
-    __asm__("" : "+r"(lane[0]), "+r"(lane[1]));
+    RKV_INTEGERS(lane[0], lane[1]);
     return _mm256_cvtph_ps(_mm_set_epi64x((long long)lane[1], (long long)lane[0]));
 }
 

@@ -288,8 +288,7 @@ static RKV_ALWAYS_INLINE __m512 half_lanes(const void *first, int step, const in
     RKV_UNROLL(8)
     for (int i = 0; i < n; i++)
         lane[i / 4] |= (uint64_t)rkv_u16_at(b + block_of(i, have) * step) << 16 * (i % 4);
-    /* In integer registers, of which there are plenty: gcc would shuffle vectors. */
-    __asm__("" : "+r"(lane[0]), "+r"(lane[1]));
+    RKV_INTEGERS(lane[0], lane[1]);
     const __m128i half = _mm_set_epi64x((long long)lane[1], (long long)lane[0]);
     return _mm512_zextps256_ps512(_mm256_cvtph_ps(half));
 }
