@@ -419,20 +419,7 @@ static void check_path(const tiny_options *t, const char *path, uint32_t seed)
 
 int main(void)
 {
-    setenv("RKV_GEMM", "own", 1);
-    tiny_options t = tiny_defaults();
-    t.type = "f32";
-    t.n_head = 4;
-    t.n_kv_head = 2;
-    t.d_head = 32;
-    t.d_model = t.n_head * t.d_head;
-    check_family(&t, 5);
-    t.family = "gemma3";
-    t.n_layer = 4;
-    t.window = 50;
-    t.pattern = 2;
-    t.tied = 1;
-    check_family(&t, 11);
+    const tiny_options t = each_family(check_family);
     check_path(&t, "bf16", 17);
     check_path(&t, "int16", 19);
     CHECK(rkv_mem_current() == 0, "%llu bytes leaked", (unsigned long long)rkv_mem_current());

@@ -85,4 +85,24 @@ static inline void decode(rkv_session *s, int n)
         must(rkv_session_decode(s, ids[s->n_past], &e));
 }
 
+/* Two families, whose models are tested; the second has sliding layers. */
+static inline tiny_options each_family(void (*check)(const tiny_options *t, uint32_t seed))
+{
+    tiny_options t = tiny_defaults();
+    setenv("RKV_GEMM", "own", 1);
+    t.type = "f32";
+    t.n_head = 4;
+    t.n_kv_head = 2;
+    t.d_head = 32;
+    t.d_model = t.n_head * t.d_head;
+    check(&t, 5);
+    t.family = "gemma3";
+    t.n_layer = 4;
+    t.window = 50;
+    t.pattern = 2;
+    t.tied = 1;
+    check(&t, 11);
+    return t;
+}
+
 #endif
